@@ -1,0 +1,119 @@
+"""What is configured, read from the catalog tables in one snapshot.
+
+In: a connection. Out: consumers, brokers, properties and relations, as model has them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg.rows import class_row
+
+from .model import Column, Consumer, Relation
+
+_CONSUMERS = """
+SELECT c.id, c.topic, c.relation::oid::int8 AS relation,
+       coalesce(format('%%s.%%s', quote_ident(n.nspname), quote_ident(r.relname)), c.relation::text) AS name,
+       c.owner::text AS owner,
+       CASE WHEN a.rolsuper OR a.rolname = session_user THEN NULL ELSE c.owner::oid::int8 END AS switch_to,
+       coalesce((SELECT substr(setting, 13)
+                 FROM pg_db_role_setting s, unnest(s.setconfig) AS setting
+                 WHERE setting LIKE 'search_path=%%' AND s.setrole IN (0, c.owner)
+                   AND s.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+                 ORDER BY s.setrole = 0, s.setdatabase = 0 LIMIT 1), '"$user", public') AS search_path,
+       coalesce(c.group_id, %(default_group)s) AS group_id,
+       c.format, c.delimiter, c.quote, c.escape, c.batchsize, c.maxbytes, c.timeout, c.start_offset, c.started,
+       c.on_error, c.on_offset_lost
+FROM pipeline_kafka.consumers c
+LEFT JOIN pg_class r ON r.oid = c.relation
+LEFT JOIN pg_namespace n ON n.oid = r.relnamespace
+LEFT JOIN pg_roles a ON a.oid = c.owner
+WHERE c.enabled
+ORDER BY c.id
+"""
+
+# An identity column has no pg_attrdef entry; its sequence is what an absent value takes the next number from.
+_COLUMNS = """
+SELECT a.attname AS name, format_type(a.atttypid, a.atttypmod) AS type,
+       CASE WHEN t.typtype = 'd' THEN (
+           WITH RECURSIVE below(oid, typmod) AS (
+               SELECT a.atttypid, a.atttypmod
+               UNION ALL
+               SELECT d.typbasetype, d.typtypmod FROM pg_type d JOIN below b ON d.oid = b.oid WHERE d.typtype = 'd')
+           SELECT format_type(b.oid, b.typmod) FROM below b JOIN pg_type d ON d.oid = b.oid WHERE d.typtype <> 'd')
+           ELSE format_type(a.atttypid, a.atttypmod) END AS base,
+       CASE WHEN a.attidentity <> '' THEN format('nextval(%%L::regclass)', s.objid::regclass)
+            ELSE coalesce(pg_get_expr(d.adbin, d.adrelid), t.typdefault, 'NULL') END AS default,
+       a.attgenerated <> '' OR a.attidentity = 'a' AS filled_by_server
+FROM pg_attribute a
+JOIN pg_type t ON t.oid = a.atttypid
+LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+LEFT JOIN pg_depend s ON a.attidentity <> '' AND s.classid = 'pg_class'::regclass AND s.deptype = 'i'
+                     AND s.refclassid = 'pg_class'::regclass AND s.refobjid = a.attrelid AND s.refobjsubid = a.attnum
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum
+"""
+
+_RELATION = """
+SELECT format('%%I.%%I', n.nspname, c.relname), c.relkind::text, pipeline_kafka.relation_version(c.oid)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything a worker acts on: enabled consumers, the broker list, librdkafka properties, workers wanted."""
+
+    consumers: tuple[Consumer, ...]
+    brokers: tuple[str, ...]
+    properties: tuple[tuple[str, str], ...]
+    workers_wanted: int
+
+    def groups(self) -> set[str]:
+        """Return the consumer groups that the enabled consumers belong to."""
+        return {consumer.group_id for consumer in self.consumers}
+
+
+def read(connection: psycopg.Connection[Any], default_group: str) -> Snapshot:
+    """Read the configuration. ``default_group`` is the group of consumers that name none.
+
+    Raises psycopg.errors.UndefinedTable or InvalidSchemaName where the extension is gone.
+    """
+    with connection.transaction(), connection.cursor(row_factory=class_row(Consumer)) as cursor:
+        consumers = cursor.execute(_CONSUMERS, {"default_group": default_group}).fetchall()
+        brokers = connection.execute("SELECT host FROM pipeline_kafka.brokers ORDER BY host").fetchall()
+        properties = connection.execute("SELECT name, value FROM pipeline_kafka.properties ORDER BY name").fetchall()
+        wanted = connection.execute("SELECT pipeline_kafka.workers_wanted()").fetchone()
+    return Snapshot(
+        tuple(consumers),
+        tuple(host for (host,) in brokers),
+        tuple((name, value) for name, value in properties),
+        wanted[0] if wanted else 0,
+    )
+
+
+def describe(connection: psycopg.Connection[Any], oid: int) -> Relation:
+    """Return the relation with this oid as it is defined now.
+
+    Raises psycopg.errors.UndefinedTable where it is gone.
+    """
+    with connection.transaction():
+        found = connection.execute(_RELATION, (oid,)).fetchone()
+        if found is None:
+            raise psycopg.errors.UndefinedTable(f"relation with OID {oid} does not exist any more")
+        with connection.cursor(row_factory=class_row(Column)) as cursor:
+            columns = tuple(cursor.execute(_COLUMNS, (oid,)).fetchall())
+    qualified, kind, version = found
+    return Relation(oid, qualified, kind, columns, version)
+
+
+def identify(connection: psycopg.Connection[Any]) -> tuple[str, int, str]:
+    """Return (system identifier, database oid, database name): what makes a worker's names unique."""
+    row = connection.execute(
+        "SELECT s.system_identifier::text, d.oid::int8, d.datname"
+        " FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()"
+    ).fetchone()
+    assert row is not None
+    return row[0], row[1], row[2]

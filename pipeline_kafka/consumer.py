@@ -1,0 +1,249 @@
+"""The Kafka side: one member of a consumer group, read in batches.
+
+In: topics to subscribe to, and where each partition starts. Out: batches of messages, partition by partition.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer as KafkaConsumer
+from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as KafkaPartition
+
+from . import kafka
+from .errors import PipelineError
+from .log import logger
+from .model import TopicPartition
+
+# Errors that come in place of a message and say that the partition's offset is not to be had.
+_LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+_MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_SEEK_TRIES = 100
+_SLICE = 64  # the first slice of a batch, before the messages' size is known
+
+
+@dataclass(slots=True)
+class Batch:
+    """Messages by partition, and for each partition the offset it was read from and the one that comes after them.
+
+    ``next`` may lie past the last message, or be there without one: transaction markers and compaction leave gaps,
+    which only the end-of-partition event shows. ``lost`` are partitions whose offset the broker no longer has.
+    """
+
+    messages: dict[TopicPartition, list[Message]] = field(default_factory=dict)
+    start: dict[TopicPartition, int] = field(default_factory=dict)
+    next: dict[TopicPartition, int] = field(default_factory=dict)
+    lost: list[TopicPartition] = field(default_factory=list)
+    count: int = 0
+    bytes: int = 0
+
+
+class Reader:
+    """A member of one consumer group. Not thread-safe: one thread owns it; callbacks run inside its calls.
+
+    ``on_assign`` gets the new partitions and gives where each starts (a partition left out is paused);
+    ``on_revoke`` gets those that are going, and whether they are already lost to another member.
+    """
+
+    def __init__(
+        self,
+        settings: kafka.Settings,
+        on_assign: Callable[[list[TopicPartition]], Mapping[TopicPartition, int]],
+        on_revoke: Callable[[list[TopicPartition], bool], None],
+    ) -> None:
+        self._kafka = KafkaConsumer(settings)
+        self._on_assign = on_assign
+        self._on_revoke = on_revoke
+        self._message_size = 0.0
+        self._batch = Batch()
+        self._topics: frozenset[str] = frozenset()
+        self._paused: set[TopicPartition] = set()
+        self.positions: dict[TopicPartition, int] = {}
+        self.missing_topics: set[str] = set()
+        self.trouble: PipelineError | None = None
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Ask the group for these topics; names that begin with ^ are patterns."""
+        wanted = frozenset(topics)
+        if wanted == self._topics:
+            return
+        self._topics = wanted
+        self.missing_topics &= wanted
+        if wanted:
+            self._kafka.subscribe(sorted(wanted), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+        else:
+            self._kafka.unsubscribe()
+
+    def take(self, batchsize: int, maxbytes: int, wait: float) -> Batch:
+        """Wait up to ``wait`` seconds for a first message, then take what is there without waiting.
+
+        At most ``batchsize`` messages, and no more than one message over ``maxbytes`` bytes.
+        Raises KafkaException on an error that concerns more than one partition.
+        """
+        batch = self._batch = Batch()
+        first = self._kafka.poll(wait)
+        if self.trouble is not None:
+            raise self.trouble
+        if first is not None:
+            self._put(batch, [first])
+            self.more(batch, batchsize, maxbytes, 0.0)
+        return batch
+
+    def more(self, batch: Batch, batchsize: int, maxbytes: int, wait: float) -> None:
+        """Add to a batch what arrives within ``wait`` seconds, within the same bounds as take()."""
+        while batch.count < batchsize and batch.bytes < maxbytes:
+            asked = min(batchsize - batch.count, self._affordable(maxbytes - batch.bytes))
+            messages = self._kafka.consume(asked, wait)
+            self._put(batch, messages)
+            if len(messages) < asked:
+                return
+
+    def _affordable(self, bytes_left: int) -> int:
+        if not self._message_size:
+            return _SLICE
+        return max(1, int(bytes_left / self._message_size))
+
+    def _put(self, batch: Batch, messages: list[Message]) -> None:
+        key: TopicPartition | None = None
+        into: list[Message] = []
+        size = 0
+        for message in messages:
+            if message.error() is not None:
+                self._event(batch, message)
+                continue
+            if key is None or message.partition() != key.partition or message.topic() != key.topic:
+                key = TopicPartition(message.topic() or "", message.partition() or 0)
+                # a partition that was revoked while this was being taken is not read any more
+                into = batch.messages.setdefault(key, []) if key in self.positions else []
+            into.append(message)
+            size += len(message)
+        for key, taken in batch.messages.items():
+            self._reached(batch, key, (taken[-1].offset() or 0) + 1)
+        batch.count = sum(map(len, batch.messages.values()))
+        batch.bytes += size
+        if messages:
+            self._message_size = max(size / len(messages), self._message_size * 0.9, 1.0)
+
+    def _reached(self, batch: Batch, key: TopicPartition, offset: int) -> None:
+        batch.start.setdefault(key, self.positions[key])
+        batch.next[key] = self.positions[key] = max(batch.next.get(key, 0), offset)
+
+    def _event(self, batch: Batch, message: Message) -> None:
+        error = message.error()
+        assert error is not None
+        topic = message.topic() or ""
+        key = TopicPartition(topic, message.partition() or 0)
+        if error.code() == KafkaError._PARTITION_EOF:
+            if key in self.positions:
+                self._reached(batch, key, message.offset() or 0)
+        elif error.code() in _LOST:
+            batch.lost.append(key)
+        elif error.code() in _MISSING:
+            self.missing_topics.add(topic)
+        elif error.fatal() or not error.retriable():
+            raise KafkaException(error)
+        else:
+            logger.warning("%s: %s", key, error.str())
+
+    # Where to read ------------------------------------------------------------------------------------------
+
+    def align(self, wanted: Mapping[TopicPartition, int]) -> None:
+        """Read each assigned partition from the offset given on; one that is left out is paused."""
+        self._pause([key for key in self.positions if key not in wanted and key not in self._paused])
+        self._resume([key for key in self.positions if key in wanted and key in self._paused])
+        for key, position in self.positions.items():
+            offset = wanted.get(key, position)
+            if offset != position:
+                self.seek(key, offset)
+
+    def seek(self, key: TopicPartition, offset: int) -> None:
+        """Read this partition from ``offset`` on. Raises KafkaException where it is not being fetched."""
+        for attempt in range(_SEEK_TRIES):
+            try:
+                self._kafka.seek(KafkaPartition(key.topic, key.partition, offset))
+                break
+            except KafkaException as error:  # just assigned: librdkafka has not begun to fetch it yet
+                if kafka.error_of(error).code() != KafkaError._STATE or attempt == _SEEK_TRIES - 1:
+                    raise
+                time.sleep(0.02)
+        self.positions[key] = offset
+
+    def stay(self) -> None:
+        """Tell the group that this member lives, while nothing can be taken: no message is lost by it."""
+        going = [key for key in self.positions if key not in self._paused]
+        self._pause(going)
+        message = self._kafka.poll(0)
+        self._resume([key for key in going if key in self.positions])
+        if message is not None and message.error() is None:  # it had left the queue before the pause
+            key = TopicPartition(message.topic() or "", message.partition() or 0)
+            self.seek(key, self.positions[key])
+
+    def _pause(self, keys: list[TopicPartition]) -> None:
+        if keys:
+            self._kafka.pause([KafkaPartition(*key) for key in keys])
+            self._paused.update(keys)
+
+    def _resume(self, keys: list[TopicPartition]) -> None:
+        if keys:
+            self._kafka.resume([KafkaPartition(*key) for key in keys])
+            self._paused.difference_update(keys)
+
+    # What the group says ------------------------------------------------------------------------------------
+
+    def _assigned(self, consumer: KafkaConsumer, partitions: list[KafkaPartition]) -> None:
+        keys = [TopicPartition(p.topic, p.partition) for p in partitions]
+        try:
+            starts = self._on_assign(keys)
+        except Exception as error:  # a callback cannot raise through librdkafka: take() does
+            self.trouble = PipelineError(f"partitions could not be taken up: {error}")
+            self.trouble.__cause__ = error
+            starts = {}
+        consumer.incremental_assign([KafkaPartition(k.topic, k.partition, starts.get(k, 0)) for k in keys])
+        self.positions.update({key: starts.get(key, 0) for key in keys})
+        self.missing_topics.difference_update(key.topic for key in keys)
+        self._pause([key for key in keys if key not in starts])
+
+    def _revoked(self, consumer: KafkaConsumer, partitions: list[KafkaPartition]) -> None:
+        self._going(partitions, lost=False)
+        consumer.incremental_unassign(partitions)
+
+    def _lost(self, consumer: KafkaConsumer, partitions: list[KafkaPartition]) -> None:
+        self._going(partitions, lost=True)
+        consumer.incremental_unassign(partitions)
+
+    def _going(self, partitions: list[KafkaPartition], lost: bool) -> None:
+        keys = [TopicPartition(p.topic, p.partition) for p in partitions]
+        try:
+            self._on_revoke(keys, lost)
+        except Exception as error:
+            self.trouble = PipelineError(f"partitions could not be given up: {error}")
+            self.trouble.__cause__ = error
+        for key in keys:
+            self.positions.pop(key, None)
+            self._batch.messages.pop(key, None)
+            self._batch.next.pop(key, None)
+        self._paused.difference_update(keys)
+
+    # What Kafka is told -------------------------------------------------------------------------------------
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Tell Kafka, best effort and without waiting, where the group stands; PostgreSQL already knows."""
+        mine = [KafkaPartition(k.topic, k.partition, offset) for k, offset in offsets.items() if k in self.positions]
+        if mine:
+            self._kafka.commit(offsets=mine, asynchronous=True)
+
+    def watermarks(self) -> dict[TopicPartition, tuple[int, int]]:
+        """Return (low, high) of the assigned partitions as the last fetches told; unknown ones are left out."""
+        seen = {}
+        for key in self.positions:
+            marks = self._kafka.get_watermark_offsets(KafkaPartition(*key), cached=True)
+            if marks is not None and marks[1] >= 0:
+                seen[key] = (max(marks[0], 0), marks[1])
+        return seen
+
+    def close(self) -> None:
+        """Leave; a static member's partitions wait for it to come back until the session times out."""
+        self._kafka.close()

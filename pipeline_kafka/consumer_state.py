@@ -1,0 +1,59 @@
+"""The last trouble of a consumer, where consumers_status shows it.
+
+In: a failure, or its end. Out: rows of pipeline_kafka.consumer_state; and the end of a consumer that must stop.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from .log import logger
+from .model import Consumer
+
+Cursor = psycopg.Cursor[Any]
+MAX_BACKOFF = 30.0  # seconds
+
+_NOTE = """
+INSERT INTO pipeline_kafka.consumer_state (consumer_id, sqlstate, error, failures, retry_at)
+SELECT c.id, %(sqlstate)s, %(error)s, %(failures)s, clock_timestamp() + %(wait)s * interval '1 second'
+FROM pipeline_kafka.consumers c WHERE c.id = %(consumer)s AND c.enabled
+ON CONFLICT (consumer_id) DO UPDATE
+SET sqlstate = EXCLUDED.sqlstate, error = EXCLUDED.error, failed_at = EXCLUDED.failed_at,
+    failures = EXCLUDED.failures, retry_at = EXCLUDED.retry_at
+"""
+
+
+def note(cursor: Cursor, consumer: Consumer, sqlstate: str, error: str, failures: int) -> float:
+    """Store a consumer's failure, its ``failures``th in a row, and return in how many seconds to try again."""
+    wait = backoff(failures)
+    _store(cursor, consumer, sqlstate, error, failures, wait)
+    logger.warning("consumer %s failed, next try in %.1f s: %s %s", consumer, wait, sqlstate, error)
+    return wait
+
+
+def stop(cursor: Cursor, consumer: Consumer, sqlstate: str, error: str) -> None:
+    """Disable a consumer, with the reason, until consume_begin() is called again."""
+    _store(cursor, consumer, sqlstate, error, 1, None)
+    cursor.execute("UPDATE pipeline_kafka.consumers SET enabled = false WHERE id = %s AND enabled", (consumer.id,))
+    logger.error("consumer %s stopped: %s %s", consumer, sqlstate, error)
+
+
+def clear(cursor: Cursor, consumer: Consumer) -> None:
+    """Note that a consumer goes on."""
+    cursor.execute(
+        "UPDATE pipeline_kafka.consumer_state SET failures = 0, retry_at = NULL WHERE consumer_id = %s",
+        (consumer.id,),
+    )
+    logger.info("consumer %s goes on", consumer)
+
+
+def backoff(failures: int) -> float:
+    """Return how many seconds to wait after so many failures in a row: 0.1 doubling up to 30."""
+    return min(MAX_BACKOFF, 0.1 * 2.0 ** min(failures - 1, 16))
+
+
+def _store(cursor: Cursor, consumer: Consumer, sqlstate: str, error: str, failures: int, wait: float | None) -> None:
+    values = {"sqlstate": sqlstate, "error": error.replace("\0", "?"), "failures": failures, "wait": wait}
+    cursor.execute(_NOTE, {**values, "consumer": consumer.id})

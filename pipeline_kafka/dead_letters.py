@@ -1,0 +1,42 @@
+"""Messages set aside: whole, with why.
+
+In: bad messages of a batch. Out: rows of pipeline_kafka.dead_letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import psycopg
+
+from .decoders.payload import Reject
+from .message import headers_json, when
+from .model import Consumer
+
+_INSERT = """
+INSERT INTO pipeline_kafka.dead_letters
+    (consumer_id, topic, partition, kafka_offset, key, value, headers, kafka_timestamp, sqlstate, error)
+VALUES (%s, %s, %s, %s, %b, %b, %s::jsonb, %s, %s, %s)
+"""
+
+
+def set_aside(cursor: psycopg.Cursor[Any], consumer: Consumer, rejects: Iterable[Reject]) -> None:
+    """Keep these messages for a person to look at, fix and retry."""
+    cursor.executemany(_INSERT, [_row(consumer, reject) for reject in rejects])
+
+
+def _row(consumer: Consumer, reject: Reject) -> tuple[object, ...]:
+    message, sqlstate, error = reject
+    return (
+        consumer.id,
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        message.key(),
+        message.value(),
+        headers_json(message),
+        when(message),
+        sqlstate,
+        error.replace("\0", "\N{REPLACEMENT CHARACTER}"),  # text in PostgreSQL holds no zero byte
+    )

@@ -1,0 +1,90 @@
+"""How this extension's clients of Kafka are configured.
+
+In: brokers and librdkafka properties from the catalog. Out: configuration for confluent-kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from .log import logger
+
+Settings = dict[str, Any]  # by librdkafka's names, and confluent-kafka's error_cb and logger
+
+# What exactly-once rests on: the worker sets these, and a user's property of the same name is refused.
+OWNED = {
+    "group.id": "it is consume_begin()'s group_id",
+    "group.instance.id": "it names the worker's slot",
+    "group.protocol": "static members need the classic protocol",
+    "bootstrap.servers": "use add_broker()",
+    "metadata.broker.list": "use add_broker()",
+    "enable.auto.commit": "offsets are committed after the rows",
+    "enable.auto.offset.store": "offsets are kept in PostgreSQL",
+    "auto.offset.reset": "use consume_begin()'s start_offset and on_offset_lost",
+    "enable.partition.eof": "the worker needs it to see the end of a partition",
+    "partition.assignment.strategy": "workers of one group must agree on it",
+    "allow.auto.create.topics": "reading must not make topics",
+}
+
+# Defaults that a property may override. Prefetched messages are bounded for the client as a whole, however many
+# partitions it has: queued.max.messages.kbytes, plus one fetch answer under way for each broker.
+_DEFAULTS: Settings = {
+    "isolation.level": "read_committed",
+    "session.timeout.ms": 10_000,
+    "max.poll.interval.ms": 300_000,
+    "queued.max.messages.kbytes": 32_768,
+    "queued.min.messages": 20_000,
+    "fetch.max.bytes": 16_777_216,
+    "fetch.message.max.bytes": 1_048_576,
+    "fetch.error.backoff.ms": 100,
+    "topic.metadata.refresh.interval.ms": 10_000,
+    "reconnect.backoff.max.ms": 2_000,
+    "socket.keepalive.enable": True,
+    "statistics.interval.ms": 0,
+    "client.id": "pipeline_kafka",
+}
+
+
+def base_settings(brokers: Iterable[str], properties: Iterable[tuple[str, str]]) -> Settings:
+    """Return what every client needs: where Kafka is, and the user's properties, verbatim."""
+    return {**dict(properties), "bootstrap.servers": ",".join(brokers), "allow.auto.create.topics": False}
+
+
+def consumer_settings(
+    brokers: Iterable[str],
+    properties: Iterable[tuple[str, str]],
+    group: str,
+    instance: str,
+    on_error: Callable[[KafkaError], None],
+) -> Settings:
+    """Return the settings of a group's consumer; ``instance`` is its static member's name (group.instance.id)."""
+    return {
+        **_DEFAULTS,
+        **base_settings(brokers, properties),
+        "group.id": group,
+        "group.instance.id": instance,
+        "group.protocol": "classic",
+        "partition.assignment.strategy": "cooperative-sticky",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "error_cb": on_error,
+        "logger": logger,
+    }
+
+
+def admin_client(brokers: Iterable[str], properties: Iterable[tuple[str, str]]) -> AdminClient:
+    """Return a client for what is asked beside the messages: metadata and offsets."""
+    return AdminClient({**base_settings(brokers, properties), "logger": logger})  # type: ignore[dict-item]
+
+
+def error_of(exception: KafkaException) -> KafkaError:
+    """Return the KafkaError that a KafkaException carries."""
+    error = exception.args[0]
+    assert isinstance(error, KafkaError)
+    return error

@@ -1,0 +1,90 @@
+"""The nouns the stages hand to each other. No stage is imported here.
+
+In: nothing. Out: frozen descriptions of consume actions and relations, as the catalog has them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic: the unit Kafka assigns and the key offsets are kept by."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a relation that a message may fill.
+
+    ``type`` is format_type() with its modifier, ``base`` the same below any domain; both are
+    schema-qualified as needed under search_path = pg_catalog. ``default`` is the SQL expression
+    the server would use for an absent value ('NULL' where there is none, nextval(...) for identity).
+    ``filled_by_server`` is true for GENERATED ALWAYS columns, identity or stored: never written.
+    """
+
+    name: str
+    type: str
+    base: str
+    default: str
+    filled_by_server: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A relation as of one version of its definition.
+
+    ``qualified`` is quoted and ready for SQL. ``version`` changes whenever a column, a default,
+    a type or the name does, so that a batch decoded for an older definition is noticed.
+    """
+
+    oid: int
+    qualified: str
+    kind: str
+    columns: tuple[Column, ...]
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """One (topic, relation) consume action: a row of pipeline_kafka.consumers.
+
+    ``owner`` is the role rows are written as; ``switch_to`` its oid where begin_as() must be used,
+    None where the owner is a superuser or the worker's own login role. ``search_path`` is the
+    owner's own setting, for triggers on the relation. ``timeout`` is in milliseconds,
+    ``maxbytes`` in bytes of message values.
+    """
+
+    id: int
+    topic: str
+    relation: int
+    name: str
+    owner: str
+    switch_to: int | None
+    search_path: str
+    group_id: str
+    format: str
+    delimiter: str
+    quote: str | None
+    escape: str | None
+    batchsize: int
+    maxbytes: int
+    timeout: int
+    start_offset: int | None
+    started: bool
+    on_error: str
+    on_offset_lost: str
+
+    @property
+    def is_pattern(self) -> bool:
+        """A topic that begins with ^ is a regular expression over topic names (librdkafka's rule)."""
+        return self.topic.startswith("^")
+
+    def __str__(self) -> str:
+        return f"{self.topic} -> {self.name}"

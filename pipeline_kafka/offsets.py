@@ -1,0 +1,151 @@
+"""Where each consumer stands, in PostgreSQL: the truth that Kafka's own committed offsets follow.
+
+In: consumers and partitions. Out: rows of pipeline_kafka.offsets, moved by compare-and-set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import psycopg
+
+from .errors import PositionLost, Redefined
+from .model import Consumer, TopicPartition
+
+
+@dataclass(slots=True)
+class Move:
+    """One partition's step: from ``start`` (what the table must hold) to ``next``, over so many messages."""
+
+    start: int
+    next: int
+    messages: int
+    nulls: int = 0
+    last_timestamp: datetime | None = None
+
+
+# The version of the relation comes along, so that one round trip tells whether the batch still fits it. A consumer
+# that was ended or moved meanwhile claims fewer rows than it asked for.
+_CLAIM = """
+WITH claimed AS (
+    UPDATE pipeline_kafka.offsets o
+    SET next_offset = n.next_offset, messages = o.messages + n.messages, nulls = o.nulls + n.nulls,
+        last_timestamp = coalesce(n.last_timestamp, o.last_timestamp), committed_at = clock_timestamp()
+    FROM unnest(%(topics)s::text[], %(partitions)s::int[], %(starts)s::int8[], %(nexts)s::int8[], %(messages)s::int8[],
+                %(nulls)s::int8[], %(timestamps)s::timestamptz[])
+             AS n(topic, partition, start, next_offset, messages, nulls, last_timestamp),
+         pipeline_kafka.consumers c
+    WHERE c.id = %(consumer)s AND c.enabled AND o.consumer_id = c.id
+      AND o.topic = n.topic AND o.partition = n.partition AND o.next_offset = n.start
+    RETURNING 1)
+SELECT (SELECT count(*) FROM claimed), pipeline_kafka.relation_version(%(relation)s::oid)
+"""
+
+_COUNT = """
+UPDATE pipeline_kafka.offsets o
+SET set_aside = o.set_aside + n.set_aside, skipped = o.skipped + n.skipped
+FROM unnest(%s::text[], %s::int[], %s::int8[], %s::int8[]) AS n(topic, partition, set_aside, skipped)
+WHERE o.consumer_id = %s AND o.topic = n.topic AND o.partition = n.partition
+"""
+
+_READ = """
+SELECT o.consumer_id, o.topic, o.partition, o.next_offset
+FROM pipeline_kafka.offsets o
+JOIN unnest(%s::text[], %s::int[]) AS n(topic, partition) USING (topic, partition)
+WHERE o.consumer_id = ANY (%s)
+"""
+
+_ADD = """
+INSERT INTO pipeline_kafka.offsets (consumer_id, topic, partition, next_offset)
+SELECT c.id, n.topic, n.partition, n.next_offset
+FROM pipeline_kafka.consumers c, unnest(%s::text[], %s::int[], %s::int8[]) AS n(topic, partition, next_offset)
+WHERE c.id = %s AND c.started
+ON CONFLICT DO NOTHING
+"""
+
+_LOSE = """
+UPDATE pipeline_kafka.offsets SET next_offset = %s, lost = lost + %s
+WHERE consumer_id = %s AND topic = %s AND partition = %s AND next_offset = %s
+"""
+
+Standing = dict[tuple[int, TopicPartition], int]  # (consumer's id, partition) -> next offset
+
+
+def claim(cursor: psycopg.Cursor[Any], consumer: Consumer, version: str, moves: Mapping[TopicPartition, Move]) -> None:
+    """Move a consumer's offsets, if they stand where the moves start; its row locks keep others out till commit.
+
+    Raises PositionLost where one does not, Redefined where the relation's version is not ``version``.
+    """
+    steps = list(moves.values())
+    row = cursor.execute(
+        _CLAIM,
+        {
+            "topics": [key.topic for key in moves],
+            "partitions": [key.partition for key in moves],
+            "starts": [step.start for step in steps],
+            "nexts": [step.next for step in steps],
+            "messages": [step.messages for step in steps],
+            "nulls": [step.nulls for step in steps],
+            "timestamps": [step.last_timestamp for step in steps],
+            "consumer": consumer.id,
+            "relation": consumer.relation,
+        },
+    ).fetchone()
+    assert row is not None
+    if row[0] != len(moves):
+        raise PositionLost(
+            f"{consumer}: offsets of {len(moves) - row[0]} of {len(moves)} partitions were moved by others"
+        )
+    if row[1] != version:
+        raise Redefined(f"{consumer}: the relation was changed")
+
+
+def count(cursor: psycopg.Cursor[Any], consumer: Consumer, bad: Mapping[TopicPartition, int], skipped: bool) -> None:
+    """Add to a consumer's counts of messages set aside or, with ``skipped``, passed over."""
+    numbers = list(bad.values())
+    none = [0] * len(numbers)
+    cursor.execute(
+        _COUNT,
+        (
+            [key.topic for key in bad],
+            [key.partition for key in bad],
+            none if skipped else numbers,
+            numbers if skipped else none,
+            consumer.id,
+        ),
+    )
+
+
+def read(
+    connection: psycopg.Connection[Any], consumers: Iterable[int], partitions: Iterable[TopicPartition]
+) -> Standing:
+    """Return where these consumers (by id) stand in these partitions; a missing entry is a partition new to them."""
+    keys = list(partitions)
+    rows = connection.execute(_READ, ([k.topic for k in keys], [k.partition for k in keys], list(consumers)))
+    return {(consumer, TopicPartition(topic, partition)): offset for consumer, topic, partition, offset in rows}
+
+
+def add(connection: psycopg.Connection[Any], consumer: Consumer, starts: Mapping[TopicPartition, int]) -> None:
+    """Store where a consumer starts in partitions that are new to it, unless somebody has already."""
+    topics, partitions = [key.topic for key in starts], [key.partition for key in starts]
+    connection.execute(_ADD, (topics, partitions, list(starts.values()), consumer.id))
+
+
+def lose(connection: psycopg.Connection[Any], consumer: Consumer, key: TopicPartition, old: int, new: int) -> None:
+    """Move a consumer over offsets that the broker no longer has, and count them. Raises PositionLost as claim()."""
+    cursor = connection.execute(_LOSE, (new, max(new - old, 0), consumer.id, *key, old))
+    if cursor.rowcount != 1:
+        raise PositionLost(f"{consumer}: the offset of {key} was moved by others")
+
+
+def begin(connection: psycopg.Connection[Any], consumer: Consumer, starts: Mapping[TopicPartition, int]) -> None:
+    """Store where a new consumer starts, once for all workers: the first one's answer counts."""
+    with connection.transaction():
+        cursor = connection.execute(
+            "UPDATE pipeline_kafka.consumers SET started = true WHERE id = %s AND NOT started", (consumer.id,)
+        )
+        if cursor.rowcount == 1:
+            add(connection, consumer, starts)

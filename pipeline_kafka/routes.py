@@ -1,0 +1,168 @@
+"""Who reads what, and from where: the plan of one group's worker, in memory, thrown away with it.
+
+In: consumers from the catalog, their offsets, their failures. Out: each consumer's part of a batch, and the offset
+each partition must be read from next.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import Message
+
+from .consumer import Batch
+from .errors import PositionLost
+from .loader import Failure
+from .message import when
+from .model import Consumer, TopicPartition
+from .offsets import Move, Standing
+
+
+@dataclass(slots=True)
+class Rest:
+    """A failing consumer's pause: failures in a row, and the time.monotonic() at which it is tried again.
+
+    On trial it is read for again, until it fails or goes on.
+    """
+
+    failures: int
+    until: float
+    on_trial: bool = False
+
+
+@dataclass(slots=True)
+class Part:
+    """One consumer's part of a batch: its messages, and how they move its offsets."""
+
+    messages: list[Message] = field(default_factory=list)
+    moves: dict[TopicPartition, Move] = field(default_factory=dict)
+
+
+class Routes:
+    """The consumers of one group. ``standing`` runs ahead of the database by the batch that is being loaded."""
+
+    def __init__(self) -> None:
+        self.consumers: dict[int, Consumer] = {}
+        self.standing: Standing = {}
+        self._rests: dict[int, Rest] = {}
+        self._by_topic: dict[str, list[Consumer]] = {}
+
+    def replace(self, consumers: Iterable[Consumer]) -> None:
+        """Take up a new set of consumers; one that was changed is tried at once, whatever its failures."""
+        known, self.consumers = self.consumers, {consumer.id: consumer for consumer in consumers}
+        self._rests = {i: rest for i, rest in self._rests.items() if known.get(i) == self.consumers.get(i)}
+        self._by_topic = {}
+
+    def of_topic(self, topic: str) -> list[Consumer]:
+        """Return the consumers that a topic's messages go to."""
+        if topic not in self._by_topic:
+            self._by_topic[topic] = [c for c in self.consumers.values() if reads(c, topic)]
+        return self._by_topic[topic]
+
+    def subscription(self) -> set[str]:
+        """Return the topics and patterns to ask the group for."""
+        return {consumer.topic for consumer in self.consumers.values()}
+
+    def bounds(self) -> tuple[int, int]:
+        """Return the batch size (messages) and maximum (bytes) that suit every consumer."""
+        consumers = self.consumers.values()
+        return min(c.batchsize for c in consumers), min(c.maxbytes for c in consumers)
+
+    def timeout(self) -> float:
+        """Return how many seconds a message may wait for others."""
+        return min(consumer.timeout for consumer in self.consumers.values()) / 1000
+
+    # Failing and going on -----------------------------------------------------------------------------------
+
+    def failures(self, consumer: Consumer) -> int:
+        """Return how often in a row a consumer has failed."""
+        rest = self._rests.get(consumer.id)
+        return rest.failures if rest else 0
+
+    def settle(self, consumer: Consumer, failure: Failure | None) -> None:
+        """Take up how a consumer's part of a batch ended."""
+        if failure is None:
+            self._rests.pop(consumer.id, None)
+            return
+        until = math.inf if failure.retry_in is None else time.monotonic() + failure.retry_in
+        self._rests[consumer.id] = Rest(self.failures(consumer) + failure.counts, until)
+
+    def retreat(self, consumer: Consumer, moves: Mapping[TopicPartition, Move]) -> None:
+        """Let a consumer stand where it stood before these moves, which were not made."""
+        for key, move in moves.items():
+            if (consumer.id, key) in self.standing:
+                self.standing[consumer.id, key] = min(self.standing[consumer.id, key], move.start)
+
+    def forget(self, keys: Iterable[TopicPartition]) -> None:
+        """Drop where consumers stand in these partitions."""
+        going = set(keys)
+        self.standing = {place: offset for place, offset in self.standing.items() if place[1] not in going}
+
+    def wake(self) -> bool:
+        """Put on trial the consumers whose pause is over; tell whether there were any."""
+        now = time.monotonic()
+        due = [rest for rest in self._rests.values() if not rest.on_trial and rest.until <= now]
+        for rest in due:
+            rest.on_trial = True
+        return bool(due)
+
+    def _awake(self, consumer: Consumer) -> bool:
+        rest = self._rests.get(consumer.id)
+        return rest is None or rest.on_trial
+
+    # Reading ------------------------------------------------------------------------------------------------
+
+    def wanted(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return where to read each partition from: the least offset of those it goes to; left out if there is none."""
+        return self._least(keys, resting=False)
+
+    def reached(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offset that all consumers of each partition have reached: what Kafka is told."""
+        return self._least(keys, resting=True)
+
+    def _least(self, keys: Iterable[TopicPartition], resting: bool) -> dict[TopicPartition, int]:
+        least = {}
+        for key in keys:
+            offsets = [
+                self.standing[c.id, key]
+                for c in self.of_topic(key.topic)
+                if (c.id, key) in self.standing and (resting or self._awake(c))
+            ]
+            if offsets:
+                least[key] = min(offsets)
+        return least
+
+    def parts(self, batch: Batch) -> dict[int, Part]:
+        """Share a batch out, by consumer's id, and let each consumer stand behind its part.
+
+        Raises PositionLost where the batch begins past a consumer's offset: what lies between would be skipped.
+        """
+        parts: dict[int, Part] = {}
+        for key, following in batch.next.items():
+            for consumer in filter(self._awake, self.of_topic(key.topic)):
+                start = self.standing.get((consumer.id, key))
+                if start is None or following <= start:
+                    continue
+                if batch.start[key] > start:
+                    raise PositionLost(f"{consumer}: {key} was read from {batch.start[key]}, not from {start}")
+                messages = _from(start, batch.messages.get(key, []))
+                part = parts.setdefault(consumer.id, Part())
+                part.messages += messages
+                part.moves[key] = Move(start, following, len(messages), 0, when(messages[-1]) if messages else None)
+                self.standing[consumer.id, key] = following
+        return parts
+
+
+def _from(start: int, messages: list[Message]) -> list[Message]:
+    if not messages or (messages[0].offset() or 0) >= start:
+        return messages
+    return [message for message in messages if (message.offset() or 0) >= start]
+
+
+def reads(consumer: Consumer, topic: str) -> bool:
+    """Tell whether a consumer reads this topic: by name, or by its pattern."""
+    return re.search(consumer.topic, topic) is not None if consumer.is_pattern else consumer.topic == topic

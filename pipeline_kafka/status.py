@@ -1,0 +1,52 @@
+"""`pipeline-kafka status`: the status views, for people or as JSON.
+
+In: a connection string. Out: tables on stdout.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from psycopg.rows import dict_row
+from rich.console import Console
+from rich.table import Table
+
+from .database import connect
+
+_VIEWS = {
+    "workers": "SELECT slot, state, host, pid, partitions, last_poll, last_progress, last_error"
+    " FROM pipeline_kafka.workers_status",
+    "consumers": "SELECT topic, relation::text, state, messages, set_aside, skipped, nulls, lag, last_progress,"
+    " last_error FROM pipeline_kafka.consumers_status",
+}
+
+
+def show(dsn: str, *, as_json: bool) -> None:
+    """Print workers and consumers. Raises psycopg.Error where the database or the extension is not there."""
+    with (
+        connect(dsn, "pipeline_kafka status") as connection,
+        connection.cursor(row_factory=dict_row) as cursor,
+    ):
+        status = {name: cursor.execute(query).fetchall() for name, query in _VIEWS.items()}
+    if as_json:
+        print(json.dumps(status, default=str, indent=2))
+        return
+    console = Console()
+    for name, rows in status.items():
+        console.print(_table(name, rows))
+
+
+def _table(title: str, rows: list[dict[str, Any]]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for name in rows[0] if rows else ["(none)"]:
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*(_text(value) for value in row.values()))
+    return table
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    return value.strftime("%Y-%m-%d %H:%M:%S") if hasattr(value, "strftime") else str(value)

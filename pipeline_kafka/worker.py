@@ -1,0 +1,233 @@
+"""A worker process: holds its slot, follows the catalog, runs a pipeline a group, and tells how it goes.
+
+In: a database, a slot. Out: an exit code; rows of pipeline_kafka.workers and watermarks.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+
+from . import catalog
+from .catalog import Snapshot
+from .database import connect
+from .errors import LetGo, NothingToDo
+from .log import logger
+from .model import TopicPartition
+from .pipeline import Pipeline
+from .runner import LAST_WAIT, Runner
+
+LOCK_CLASS = 1801545323  # "kafk": the class of the advisory locks that slots are, see sql/install/70_status.sql
+FIRST_FREE_SLOT = 100  # where workers that are started by hand look for a slot of their own
+LOOK_EVERY = 1.0  # seconds between looks at what is not notified of
+TELL_EVERY = 5.0  # seconds between rows about this worker
+RELOAD_EVERY = 10.0  # seconds between readings of the catalog without a notification
+
+_DATABASE_WANTED = """
+SELECT EXISTS (
+    SELECT FROM pg_locks l
+    WHERE l.locktype = 'object' AND l.classid = 'pg_database'::regclass AND l.objid = %s AND l.pid <> pg_backend_pid()
+      AND l.mode IN ('ShareLock', 'AccessExclusiveLock'))
+"""
+_TELL = """
+INSERT INTO pipeline_kafka.workers AS w
+    (slot, host, pid, backend_pid, started_at, partitions, last_poll, last_progress, last_error)
+VALUES (%(slot)s, %(host)s, %(pid)s, pg_backend_pid(), %(started_at)s, %(partitions)s, %(last_poll)s, %(last_progress)s,
+        %(last_error)s)
+ON CONFLICT (slot) DO UPDATE
+SET host = EXCLUDED.host, pid = EXCLUDED.pid, backend_pid = EXCLUDED.backend_pid, started_at = EXCLUDED.started_at,
+    seen_at = now(), partitions = EXCLUDED.partitions, last_poll = EXCLUDED.last_poll,
+    last_progress = EXCLUDED.last_progress, last_error = EXCLUDED.last_error
+"""
+_WATERMARKS = """
+INSERT INTO pipeline_kafka.watermarks AS w (topic, partition, low, high)
+SELECT * FROM unnest(%s::text[], %s::int[], %s::int8[], %s::int8[]) ORDER BY 1, 2
+ON CONFLICT (topic, partition) DO UPDATE SET low = EXCLUDED.low, high = EXCLUDED.high, seen_at = EXCLUDED.seen_at
+WHERE (w.low, w.high) IS DISTINCT FROM (EXCLUDED.low, EXCLUDED.high)
+"""
+
+
+class Worker:
+    """One slot's process. ``slot`` None takes the first free one for workers started by hand."""
+
+    def __init__(self, dsn: str, slot: int | None, *, local: bool) -> None:
+        self._dsn = dsn
+        self._local = local
+        self._started_at = datetime.now(UTC)
+        self._wake, self._waker = os.pipe()
+        self._stopping = False
+        self._runners: dict[str, Runner] = {}
+        self._told: dict[TopicPartition, tuple[int, int]] = {}
+        self._connection = connect(dsn, "pipeline_kafka worker")
+        self._system, self._database, self._name = catalog.identify(self._connection)
+        self._slot = self._take_slot(slot)
+
+    def stop(self) -> None:
+        """Ask the worker to finish; safe in a signal handler and from any thread."""
+        self._stopping = True
+        os.write(self._waker, b"x")
+
+    def run(self) -> None:
+        """Work until stopped.
+
+        Raises NothingToDo where the slot is not needed, LetGo where the database is to be left, psycopg.Error where
+        it is out of reach.
+        """
+        logger.info("slot %d of database %s: begins", self._slot, self._name)
+        try:
+            self._connection.execute("LISTEN pipeline_kafka")
+            self._follow()
+        finally:
+            self._end()
+
+    # The slot -----------------------------------------------------------------------------------------------
+
+    def _take_slot(self, slot: int | None) -> int:
+        if slot is not None:
+            if not self._lock(slot):
+                raise NothingToDo(f"slot {slot} is already run by another worker")
+            return slot
+        slot = FIRST_FREE_SLOT
+        while not self._lock(slot):
+            slot += 1
+        return slot
+
+    def _lock(self, slot: int) -> bool:
+        row = self._connection.execute("SELECT pg_try_advisory_lock(%s, %s)", (LOCK_CLASS, slot)).fetchone()
+        assert row is not None
+        return bool(row[0])
+
+    def _leave_slot_if_unneeded(self, snapshot: Snapshot) -> Snapshot:
+        """End where this slot is not wanted any more.
+
+        The lock goes first and the catalog is read once more: a worker that consume_begin() has started meanwhile
+        found the slot taken and left again, relying on this one to see the new consumer.
+        """
+        if self._needed(snapshot):
+            return snapshot
+        self._connection.execute("SELECT pg_advisory_unlock(%s, %s)", (LOCK_CLASS, self._slot))
+        snapshot = self._read()
+        if not self._needed(snapshot) or not self._lock(self._slot):
+            raise NothingToDo("no consumer is enabled" if not snapshot.consumers else "fewer workers are wanted")
+        return snapshot
+
+    def _needed(self, snapshot: Snapshot) -> bool:
+        return self._slot < snapshot.workers_wanted if self._local else True
+
+    # The catalog --------------------------------------------------------------------------------------------
+
+    def _read(self) -> Snapshot:
+        try:
+            return catalog.read(self._connection, f"pipeline_kafka-{self._system}-{self._name}")
+        except (
+            psycopg.errors.UndefinedTable,
+            psycopg.errors.UndefinedFunction,
+            psycopg.errors.InvalidSchemaName,
+        ):
+            raise NothingToDo(f"the extension is not in database {self._name}") from None
+
+    def _follow(self) -> None:
+        reload_at = tell_at = 0.0
+        snapshot: Snapshot | None = None
+        while not self._stopping:
+            now = time.monotonic()
+            if now >= reload_at:
+                snapshot = self._apply(self._leave_slot_if_unneeded(self._read()), snapshot)
+                reload_at = now + RELOAD_EVERY
+            if now >= tell_at:
+                self._tell()
+                tell_at = now + TELL_EVERY
+            self._let_go_if_wanted()
+            self._tell_watermarks()
+            if self._notified(LOOK_EVERY):
+                reload_at = 0.0
+
+    def _apply(self, snapshot: Snapshot, known: Snapshot | None) -> Snapshot:
+        if snapshot != known:
+            for group in list(self._runners):
+                if group not in snapshot.groups():
+                    self._finish([self._runners.pop(group)])
+            for group in snapshot.groups():
+                if group in self._runners:
+                    self._runners[group].offer(snapshot)
+                else:
+                    self._runners[group] = Runner(self._pipeline_maker(group), group, snapshot)
+        if self._local and self._slot == 0 and snapshot.workers_wanted > 1:
+            self._start_missing(snapshot.workers_wanted)
+        return snapshot
+
+    def _pipeline_maker(self, group: str) -> Any:
+        instance = f"{self._system}-{self._database}-{self._slot}"
+        return lambda snapshot, progress: Pipeline(self._dsn, group, instance, snapshot, progress)
+
+    def _start_missing(self, wanted: int) -> None:
+        """Start workers that a changed pipeline_kafka.workers asks for, or that could not start before."""
+        running = self._connection.execute(
+            "SELECT count(*) FROM pipeline_kafka.workers_status WHERE state = 'running' AND slot < %s",
+            (wanted,),
+        ).fetchone()
+        assert running is not None
+        if running[0] < wanted:
+            self._connection.execute("SELECT pipeline_kafka.start_workers(%s)", (wanted,))
+
+    def _notified(self, timeout: float) -> bool:
+        """Wait for a notification, a wake-up or ``timeout`` seconds; tell whether the catalog has changed."""
+        select.select([self._connection.fileno(), self._wake], [], [], timeout)
+        return any(True for _ in self._connection.notifies(timeout=0))
+
+    def _let_go_if_wanted(self) -> None:
+        """Leave a database that somebody waits to drop, rename or copy: they give up after 5 seconds."""
+        row = self._connection.execute(_DATABASE_WANTED, (self._database,)).fetchone()
+        if row is not None and row[0]:
+            raise LetGo(f"database {self._name} is to be dropped, renamed or copied")
+
+    # What is told -------------------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        progresses = [runner.progress for runner in self._runners.values()]
+        self._connection.execute(
+            _TELL,
+            {
+                "slot": self._slot,
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "started_at": self._started_at,
+                "partitions": sum(progress.partitions for progress in progresses),
+                "last_poll": _latest(progress.last_poll for progress in progresses),
+                "last_progress": _latest(progress.last_progress for progress in progresses),
+                "last_error": next((p.last_error for p in progresses if p.last_error), None),
+            },
+        )
+
+    def _tell_watermarks(self) -> None:
+        seen = {key: marks for runner in self._runners.values() for key, marks in runner.watermarks().items()}
+        news = [(*key, *marks) for key, marks in seen.items() if self._told.get(key) != marks]
+        if news:
+            self._connection.execute(_WATERMARKS, [list(column) for column in zip(*news, strict=True)])
+        self._told = seen
+
+    # The end ------------------------------------------------------------------------------------------------
+
+    def _finish(self, runners: Iterable[Runner]) -> None:
+        runners = list(runners)
+        for runner in runners:
+            runner.stop()
+        for runner in runners:
+            runner.join(LAST_WAIT + 1.0)
+
+    def _end(self) -> None:
+        self._finish(self._runners.values())
+        self._connection.close()
+        logger.info("slot %d of database %s: ends", self._slot, self._name)
+
+
+def _latest(times: Iterable[float]) -> datetime | None:
+    latest = max(times, default=0.0)
+    return datetime.fromtimestamp(latest, UTC) if latest else None

@@ -1,0 +1,131 @@
+-- What survives a restart. Constraints make a wrong state impossible; Python holds only what can be thrown away.
+
+CREATE TABLE pipeline_kafka.brokers (
+    host text PRIMARY KEY
+        CONSTRAINT host_and_port CHECK (host ~ '^(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$')
+);
+COMMENT ON TABLE pipeline_kafka.brokers IS 'Bootstrap servers of the Kafka cluster, host:port or [v6]:port.';
+
+CREATE TABLE pipeline_kafka.properties (
+    name  text PRIMARY KEY,
+    value text NOT NULL
+);
+COMMENT ON TABLE pipeline_kafka.properties IS
+    'librdkafka properties, verbatim. May hold secrets: readable by the extension''s owner only. See properties_shown.';
+
+CREATE TABLE pipeline_kafka.consumers (
+    id             int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    topic          text NOT NULL
+        CONSTRAINT topic_name_or_pattern CHECK (topic ~ '^([A-Za-z0-9._-]{1,249}|\^.+)$' AND topic NOT IN ('.', '..')),
+    relation       regclass NOT NULL,
+    owner          regrole NOT NULL,
+    group_id       text CONSTRAINT group_id_not_empty CHECK (group_id <> ''),
+    format         text NOT NULL CONSTRAINT known_format CHECK (format IN ('text', 'csv', 'json', 'raw')),
+    delimiter      text NOT NULL,
+    quote          text,
+    escape         text,
+    batchsize      int NOT NULL CONSTRAINT batchsize_in_range CHECK (batchsize BETWEEN 1 AND 1000000),
+    maxbytes       int NOT NULL CONSTRAINT maxbytes_positive CHECK (maxbytes > 0),
+    parallelism    int NOT NULL CONSTRAINT parallelism_in_range CHECK (parallelism BETWEEN 1 AND 1024),
+    timeout        int NOT NULL CONSTRAINT timeout_in_range CHECK (timeout BETWEEN 0 AND 60000),
+    start_offset   bigint CONSTRAINT start_offset_in_range CHECK (start_offset >= -2),
+    started        boolean NOT NULL DEFAULT false,
+    on_error       text NOT NULL CONSTRAINT known_on_error CHECK (on_error IN ('dead_letter', 'stop', 'skip')),
+    on_offset_lost text NOT NULL CONSTRAINT known_on_offset_lost CHECK (on_offset_lost IN ('stop', 'earliest', 'latest')),
+    enabled        boolean NOT NULL DEFAULT true,
+    UNIQUE (topic, relation)
+);
+COMMENT ON TABLE pipeline_kafka.consumers IS 'One row a consume action. Written by consume_begin() and consume_end().';
+COMMENT ON COLUMN pipeline_kafka.consumers.topic IS 'A topic''s name, or a regular expression over names that begins with ^.';
+COMMENT ON COLUMN pipeline_kafka.consumers.owner IS 'Rows are written with this role''s privileges and row security.';
+COMMENT ON COLUMN pipeline_kafka.consumers.group_id IS 'NULL: pipeline_kafka-<system identifier>-<database>.';
+COMMENT ON COLUMN pipeline_kafka.consumers.timeout IS 'Milliseconds a message may wait for others while a batch is being loaded.';
+COMMENT ON COLUMN pipeline_kafka.consumers.start_offset IS '-2 beginning, -1 end, else that offset in each partition; NULL the end.';
+COMMENT ON COLUMN pipeline_kafka.consumers.started IS
+    'True once start_offset was resolved into offsets; a partition without a row there is new and starts at its beginning.';
+COMMENT ON COLUMN pipeline_kafka.consumers.enabled IS 'False after consume_end(), or where consumer_state says why it stopped.';
+
+CREATE TABLE pipeline_kafka.offsets (
+    consumer_id    int NOT NULL REFERENCES pipeline_kafka.consumers ON DELETE CASCADE,
+    topic          text NOT NULL,
+    partition      int NOT NULL CHECK (partition >= 0),
+    next_offset    bigint NOT NULL CHECK (next_offset >= 0),
+    messages       bigint NOT NULL DEFAULT 0,
+    set_aside      bigint NOT NULL DEFAULT 0,
+    skipped        bigint NOT NULL DEFAULT 0,
+    nulls          bigint NOT NULL DEFAULT 0,
+    lost           bigint NOT NULL DEFAULT 0,
+    last_timestamp timestamptz,
+    committed_at   timestamptz,
+    PRIMARY KEY (consumer_id, topic, partition)
+) WITH (fillfactor = 50);  -- room for HOT updates: every batch updates its partitions' rows
+COMMENT ON TABLE pipeline_kafka.offsets IS
+    'Where each consumer stands in each partition, committed in the transaction that holds the rows.';
+COMMENT ON COLUMN pipeline_kafka.offsets.next_offset IS 'The next offset to read: what Kafka calls a committed offset.';
+COMMENT ON COLUMN pipeline_kafka.offsets.messages IS 'Messages passed so far: loaded, set aside, skipped or null.';
+COMMENT ON COLUMN pipeline_kafka.offsets.set_aside IS 'Of them, now or once in dead_letters.';
+COMMENT ON COLUMN pipeline_kafka.offsets.skipped IS 'Of them, bad ones passed over by on_error => ''skip''.';
+COMMENT ON COLUMN pipeline_kafka.offsets.nulls IS 'Of them, without a value (tombstones).';
+COMMENT ON COLUMN pipeline_kafka.offsets.lost IS 'Offsets passed over because the broker no longer had them (on_offset_lost).';
+COMMENT ON COLUMN pipeline_kafka.offsets.last_timestamp IS 'Kafka''s timestamp of the last message passed.';
+
+CREATE TABLE pipeline_kafka.dead_letters (
+    id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    consumer_id     int NOT NULL REFERENCES pipeline_kafka.consumers ON DELETE CASCADE,
+    topic           text NOT NULL,
+    partition       int NOT NULL,
+    kafka_offset    bigint NOT NULL,
+    key             bytea,
+    value           bytea,
+    headers         jsonb,
+    kafka_timestamp timestamptz,
+    sqlstate        text NOT NULL,
+    error           text NOT NULL,
+    failed_at       timestamptz NOT NULL DEFAULT now(),
+    UNIQUE (consumer_id, topic, partition, kafka_offset)
+);
+COMMENT ON TABLE pipeline_kafka.dead_letters IS
+    'Messages set aside, whole, each with the SQLSTATE and error that its relation answered.';
+COMMENT ON COLUMN pipeline_kafka.dead_letters.headers IS
+    'An array of {"name", "value"} in Kafka''s order; "base64" in place of "value" where it is not UTF-8.';
+
+CREATE TABLE pipeline_kafka.consumer_state (
+    consumer_id int PRIMARY KEY REFERENCES pipeline_kafka.consumers ON DELETE CASCADE,
+    sqlstate    text NOT NULL,
+    error       text NOT NULL,
+    failed_at   timestamptz NOT NULL DEFAULT now(),
+    failures    int NOT NULL,
+    retry_at    timestamptz
+);
+COMMENT ON TABLE pipeline_kafka.consumer_state IS 'The last trouble of each consumer that had one.';
+COMMENT ON COLUMN pipeline_kafka.consumer_state.failures IS 'Failures in a row; 0 once it has gone on.';
+COMMENT ON COLUMN pipeline_kafka.consumer_state.retry_at IS 'When it is tried again; NULL where it stopped or goes on.';
+
+CREATE TABLE pipeline_kafka.watermarks (
+    topic     text,
+    partition int,
+    low       bigint NOT NULL,
+    high      bigint NOT NULL,
+    seen_at   timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (topic, partition)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE pipeline_kafka.watermarks IS 'The first and the next-to-be-written offset of each partition, as a worker last saw them.';
+
+CREATE TABLE pipeline_kafka.workers (
+    slot          int PRIMARY KEY,
+    host          text NOT NULL,
+    pid           int NOT NULL,
+    backend_pid   int NOT NULL,
+    started_at    timestamptz NOT NULL DEFAULT now(),
+    seen_at       timestamptz NOT NULL DEFAULT now(),
+    partitions    int NOT NULL DEFAULT 0,
+    last_poll     timestamptz,
+    last_progress timestamptz,
+    last_error    text
+) WITH (fillfactor = 50);
+COMMENT ON TABLE pipeline_kafka.workers IS 'What each worker last said of itself; workers_status tells which of them are alive.';
+
+SELECT pg_catalog.pg_extension_config_dump(c.oid, '')
+FROM pg_catalog.pg_class c
+WHERE c.relnamespace = 'pipeline_kafka'::regnamespace AND c.relkind IN ('r', 'S')
+  AND c.relname NOT IN ('workers', 'watermarks', 'requests');

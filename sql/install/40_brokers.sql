@@ -1,0 +1,90 @@
+-- The Kafka cluster: where it is, and how to speak to it. Superuser's business: a librdkafka property can name
+-- files and commands on the server, so these functions run with the caller's own privileges on owner-only tables.
+
+CREATE FUNCTION pipeline_kafka.add_broker(host text) RETURNS text
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    address text;
+BEGIN
+    FOREACH address IN ARRAY string_to_array(host, ',') LOOP
+        address := btrim(address);
+        IF address !~ ':[0-9]+$' OR address ~ '^[^\[].*:.*:' OR split_part(address, ':', -1)::bigint NOT BETWEEN 1 AND 65535 THEN
+            RAISE EXCEPTION 'broker "%" is not host:port', address
+                USING ERRCODE = 'invalid_parameter_value', HINT = 'Write it as kafka1.example:9092 or [2001:db8::1]:9092.';
+        END IF;
+        INSERT INTO pipeline_kafka.brokers VALUES (address) ON CONFLICT DO NOTHING;
+    END LOOP;
+    RETURN 'success';
+EXCEPTION WHEN check_violation THEN
+    RAISE EXCEPTION 'broker "%" is not host:port', address
+        USING ERRCODE = 'invalid_parameter_value', HINT = 'Write it as kafka1.example:9092 or [2001:db8::1]:9092.';
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.add_broker(text) IS
+    'Adds bootstrap servers: host:port or [v6]:port, several with commas between. Answers ''success''; a known one is left as it is. '
+    'Errors: 22023 where one is not host:port. Running workers take the new list up.';
+
+CREATE FUNCTION pipeline_kafka.remove_broker(host text) RETURNS text
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    DELETE FROM pipeline_kafka.brokers b WHERE b.host = remove_broker.host;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'broker "%" is not configured', host
+            USING ERRCODE = 'undefined_object', HINT = 'SELECT * FROM pipeline_kafka.brokers shows those that are.';
+    END IF;
+    RETURN 'success';
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.remove_broker(text) IS
+    'Removes one bootstrap server, written as it was added. Answers ''success''. Errors: 42704 where it is not configured.';
+
+-- Runs inside the server's Python (librdkafka is asked, so that its own words are the error): nothing connects.
+CREATE FUNCTION pipeline_kafka.check_property(name text, value text) RETURNS void
+LANGUAGE plpython3u VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+if "api" not in GD:
+    import os, site, sys
+    python = plpy.execute("SELECT pipeline_kafka.setting('python') AS path")[0]["path"]
+    library = "lib/python%d.%d/site-packages" % sys.version_info[:2]
+    site.addsitedir(os.path.join(os.path.dirname(os.path.dirname(python)), library))
+    from pipeline_kafka import plpy_api
+    GD["api"] = plpy_api
+GD["api"].check_property(plpy, name, value)
+$$;
+COMMENT ON FUNCTION pipeline_kafka.check_property(text, text) IS
+    'Asks librdkafka whether it takes this property: alone (an error if not), and with those already set (a warning if not). '
+    'Nothing is stored and nothing connects. Errors: 22023 with librdkafka''s reason, or where the worker itself sets the property.';
+
+CREATE FUNCTION pipeline_kafka.set_property(name text, value text) RETURNS text
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM pipeline_kafka.check_property(name, value);
+    INSERT INTO pipeline_kafka.properties AS p VALUES (name, value)
+        ON CONFLICT ON CONSTRAINT properties_pkey DO UPDATE SET value = EXCLUDED.value;
+    RETURN 'success';
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.set_property(text, text) IS
+    'Sets a librdkafka property (CONFIGURATION.md of librdkafka lists them) for every worker, verbatim. Answers ''success''. '
+    'Errors: 22023 with librdkafka''s reason. Running workers reconnect with it.';
+
+CREATE FUNCTION pipeline_kafka.unset_property(name text) RETURNS text
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    DELETE FROM pipeline_kafka.properties p WHERE p.name = unset_property.name;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'property "%" is not set', name
+            USING ERRCODE = 'undefined_object', HINT = 'SELECT * FROM pipeline_kafka.properties_shown shows those that are.';
+    END IF;
+    RETURN 'success';
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.unset_property(text) IS
+    'Takes a librdkafka property back to its default. Answers ''success''. Errors: 42704 where it is not set.';
+
+CREATE VIEW pipeline_kafka.properties_shown AS
+SELECT name,
+       CASE WHEN name ~* '(password|secret|token|jaas|oauthbearer|pem|private|credential|\.key)'
+            THEN '********' ELSE value END AS value
+FROM pipeline_kafka.properties;
+COMMENT ON VIEW pipeline_kafka.properties_shown IS 'The librdkafka properties that are set, with secrets hidden.';

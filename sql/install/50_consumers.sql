@@ -1,0 +1,220 @@
+-- Beginning and ending consume actions.
+-- The functions a user calls run as the caller and insert a request; a trigger of the extension's owner serves it and
+-- keeps no row. So the catalog is out of the caller's reach, and who the caller is cannot be forged: the column's
+-- default is evaluated as the inserting role, and nobody may give it another value.
+
+CREATE TABLE pipeline_kafka.requests (
+    caller    regrole NOT NULL DEFAULT quote_ident(current_user)::regrole,
+    function  regprocedure NOT NULL,
+    arguments jsonb NOT NULL DEFAULT '{}'
+);
+COMMENT ON TABLE pipeline_kafka.requests IS 'Always empty: what is inserted is carried out for the inserting role.';
+GRANT INSERT (function, arguments) ON pipeline_kafka.requests TO PUBLIC;
+
+CREATE FUNCTION pipeline_kafka.workers_wanted() RETURNS int
+LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE WHEN count(*) = 0 OR pipeline_kafka.setting('workers') = '0' THEN 0
+                ELSE greatest(max(c.parallelism), pipeline_kafka.setting('workers')::int) END
+    FROM pipeline_kafka.consumers c WHERE c.enabled
+$$;
+COMMENT ON FUNCTION pipeline_kafka.workers_wanted() IS
+    'How many workers this server should run for this database: the larger of pipeline_kafka.workers and the largest parallelism; '
+    '0 where no consumer is enabled or pipeline_kafka.workers is 0.';
+
+CREATE FUNCTION pipeline_kafka.check_consumer(wanted pipeline_kafka.consumers) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    kind "char" := (SELECT c.relkind FROM pg_class c WHERE c.oid = wanted.relation);
+    option text;
+BEGIN
+    IF kind IS NULL OR kind NOT IN ('r', 'p', 'v', 'f') THEN
+        RAISE EXCEPTION 'relation % cannot be written to', wanted.relation USING ERRCODE = 'wrong_object_type',
+            HINT = 'Name a table, a partitioned table, a view, a foreign table or a stream.';
+    END IF;
+    IF NOT has_any_column_privilege(wanted.owner, wanted.relation, 'INSERT') THEN
+        RAISE EXCEPTION 'role % may not insert into %', wanted.owner, wanted.relation
+            USING ERRCODE = 'insufficient_privilege', HINT = format('GRANT INSERT ON %s TO %s;', wanted.relation, wanted.owner);
+    END IF;
+    IF kind = 'v' AND wanted.format IN ('text', 'csv', 'raw') AND NOT EXISTS (
+            SELECT FROM pg_trigger t WHERE t.tgrelid = wanted.relation AND t.tgtype & 64 <> 0 AND t.tgtype & 4 <> 0) THEN
+        RAISE EXCEPTION 'view % has no INSTEAD OF INSERT trigger, which COPY needs', wanted.relation
+            USING ERRCODE = 'wrong_object_type', HINT = 'Make one, or use format => ''json'' where the view is updatable by itself.';
+    END IF;
+    FOREACH option IN ARRAY ARRAY[wanted.delimiter, wanted.quote, wanted.escape] LOOP
+        IF octet_length(option) <> 1 OR option IN (E'\n', E'\r') OR (wanted.format = 'text' AND option = E'\\') THEN
+            RAISE EXCEPTION '"%" is not a single one-byte character that COPY takes as delimiter, quote or escape', option
+                USING ERRCODE = 'invalid_parameter_value', HINT = 'These follow the rules of COPY''s options of the same names.';
+        END IF;
+    END LOOP;
+    IF wanted.format <> 'csv' AND (wanted.quote IS NOT NULL OR wanted.escape IS NOT NULL) THEN
+        RAISE EXCEPTION 'quote and escape go with format => ''csv'', not ''%''', wanted.format
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave them out.';
+    END IF;
+    IF wanted.topic ^@ '^' THEN
+        PERFORM '' ~ wanted.topic;  -- a bad regular expression is refused here, with PostgreSQL's reason
+    END IF;
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.check_consumer(pipeline_kafka.consumers) IS
+    'What consume_begin() checks before it stores anything; each error names the object and the remedy.';
+
+CREATE FUNCTION pipeline_kafka.store_consumer(wanted pipeline_kafka.consumers) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    known pipeline_kafka.consumers;
+BEGIN
+    SELECT * INTO known FROM pipeline_kafka.consumers c
+    WHERE c.topic = wanted.topic AND c.relation = wanted.relation FOR UPDATE;
+    IF NOT pg_has_role(wanted.owner, known.owner, 'USAGE') THEN
+        RAISE EXCEPTION 'consumer % -> % belongs to %', wanted.topic, wanted.relation, known.owner
+            USING ERRCODE = 'insufficient_privilege', HINT = 'Its owner, or a member of that role, may change it.';
+    END IF;
+    wanted.owner := coalesce(known.owner, wanted.owner);  -- a helping superuser must not lend its powers
+    PERFORM pipeline_kafka.check_consumer(wanted);
+    IF wanted.start_offset IS NOT NULL THEN
+        DELETE FROM pipeline_kafka.offsets WHERE consumer_id = known.id;
+    END IF;
+    DELETE FROM pipeline_kafka.consumer_state WHERE consumer_id = known.id;
+    INSERT INTO pipeline_kafka.consumers AS c (topic, relation, owner, group_id, format, delimiter, quote, escape, batchsize,
+        maxbytes, parallelism, timeout, start_offset, on_error, on_offset_lost)
+    VALUES (wanted.topic, wanted.relation, wanted.owner, wanted.group_id, wanted.format, wanted.delimiter, wanted.quote,
+        wanted.escape, wanted.batchsize, wanted.maxbytes, wanted.parallelism, wanted.timeout, wanted.start_offset,
+        wanted.on_error, wanted.on_offset_lost)
+    ON CONFLICT (topic, relation) DO UPDATE SET
+        group_id = EXCLUDED.group_id, format = EXCLUDED.format, delimiter = EXCLUDED.delimiter, quote = EXCLUDED.quote,
+        escape = EXCLUDED.escape, batchsize = EXCLUDED.batchsize, maxbytes = EXCLUDED.maxbytes,
+        parallelism = EXCLUDED.parallelism, timeout = EXCLUDED.timeout, on_error = EXCLUDED.on_error,
+        on_offset_lost = EXCLUDED.on_offset_lost, enabled = true,
+        start_offset = coalesce(EXCLUDED.start_offset, c.start_offset),
+        started = c.started AND EXCLUDED.start_offset IS NULL;
+    PERFORM pipeline_kafka.start_workers(pipeline_kafka.workers_wanted());
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.store_consumer(pipeline_kafka.consumers) IS
+    'The writing half of consume_begin(topic, relation): stores the consumer for its owner, the caller.';
+
+CREATE FUNCTION pipeline_kafka.enable_consumers(enabled boolean, caller oid, wanted pipeline_kafka.consumers) RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    UPDATE pipeline_kafka.consumers c SET enabled = enable_consumers.enabled
+    WHERE (wanted.topic IS NULL OR (c.topic = wanted.topic AND c.relation = wanted.relation))
+      AND pg_has_role(caller, c.owner, 'USAGE')
+      -- a relation that was dropped cannot be begun again
+      AND (NOT enable_consumers.enabled OR EXISTS (SELECT FROM pg_class r WHERE r.oid = c.relation));
+    IF NOT FOUND AND wanted.topic IS NOT NULL THEN
+        RAISE EXCEPTION 'there is no consumer % -> % of yours', wanted.topic, wanted.relation USING ERRCODE = 'undefined_object',
+            HINT = 'SELECT topic, relation, owner FROM pipeline_kafka.consumers_status shows those there are.';
+    END IF;
+    IF enable_consumers.enabled THEN
+        DELETE FROM pipeline_kafka.consumer_state s USING pipeline_kafka.consumers c
+        WHERE c.id = s.consumer_id AND c.enabled AND pg_has_role(caller, c.owner, 'USAGE');
+        PERFORM pipeline_kafka.start_workers(pipeline_kafka.workers_wanted());
+    END IF;
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.enable_consumers(boolean, oid, pipeline_kafka.consumers) IS
+    'The writing half of consume_begin(), consume_end() and consume_end(topic, relation).';
+
+CREATE FUNCTION pipeline_kafka.warn_of_missing_parts() RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF NOT pipeline_kafka.preloaded() THEN
+        RAISE WARNING 'workers will not come back when the server restarts'
+            USING HINT = 'Add pipeline_kafka to shared_preload_libraries and restart the server once.';
+    END IF;
+    IF NOT EXISTS (SELECT FROM pipeline_kafka.brokers)
+       AND NOT EXISTS (SELECT FROM pipeline_kafka.properties WHERE name = 'bootstrap.servers') THEN
+        RAISE WARNING 'no broker is configured, so nothing can be read yet' USING HINT = 'SELECT pipeline_kafka.add_broker(''host:9092'').';
+    END IF;
+    IF pipeline_kafka.setting('workers') = '0' THEN
+        RAISE NOTICE 'pipeline_kafka.workers is 0: only workers started elsewhere read for this database';
+    END IF;
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.warn_of_missing_parts() IS 'Says what a consumer that was just begun still lacks.';
+
+CREATE FUNCTION pipeline_kafka.consume_begin(topic text, relation regclass, group_id text DEFAULT NULL,
+    format text DEFAULT 'text', delimiter text DEFAULT E'\t', quote text DEFAULT NULL, escape text DEFAULT NULL,
+    batchsize int DEFAULT 10000, maxbytes int DEFAULT 32000000, parallelism int DEFAULT 1, timeout int DEFAULT 250,
+    start_offset bigint DEFAULT NULL, on_error text DEFAULT 'dead_letter', on_offset_lost text DEFAULT 'stop') RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    INSERT INTO pipeline_kafka.requests (function, arguments)
+    VALUES ('pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text)',
+            jsonb_build_object('topic', topic, 'relation', relation::oid, 'group_id', group_id, 'format', format,
+                'delimiter', delimiter, 'quote', quote, 'escape', escape, 'batchsize', batchsize, 'maxbytes', maxbytes,
+                'parallelism', parallelism, 'timeout', timeout, 'start_offset', start_offset, 'on_error', on_error,
+                'on_offset_lost', on_offset_lost));
+    RETURN 'success';
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text) IS
+    'Begins to read a topic into a relation when the transaction commits, or changes how it is read. Answers ''success''. '
+    'topic: a name, or a pattern that begins with ^. relation: table, partitioned table, view, foreign table, stream. '
+    'group_id: consumer group, NULL for the database''s own. format: text, csv, json, raw. delimiter, quote, escape: as in COPY. '
+    'batchsize: messages, maxbytes: bytes of a batch at the most. parallelism: workers at the least. timeout: milliseconds. '
+    'start_offset: -2 beginning, -1 end, an offset; NULL: go on, or the end where it is new. on_error: dead_letter, stop, skip. '
+    'on_offset_lost: stop, earliest, latest. The caller must be allowed to INSERT and owns the consumer. '
+    'Errors: 42501 privilege, 42809 relation kind, 22023 and 23514 arguments.';
+
+CREATE FUNCTION pipeline_kafka.consume_begin() RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    INSERT INTO pipeline_kafka.requests (function) VALUES ('pipeline_kafka.consume_begin()');
+    RETURN 'success';
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.consume_begin() IS
+    'Begins every consumer of the caller again, each from where it stood. Answers ''success''.';
+
+CREATE FUNCTION pipeline_kafka.consume_end(topic text, relation regclass) RETURNS text
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    INSERT INTO pipeline_kafka.requests (function, arguments)
+    VALUES ('pipeline_kafka.consume_end(text, regclass)', jsonb_build_object('topic', topic, 'relation', relation::oid));
+    RETURN 'success';
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.consume_end(text, regclass) IS
+    'Ends reading a topic into a relation; its offsets stay, and consume_begin() goes on from them. Answers ''success''. '
+    'Errors: 42704 where the caller has no such consumer.';
+
+CREATE FUNCTION pipeline_kafka.consume_end() RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    INSERT INTO pipeline_kafka.requests (function) VALUES ('pipeline_kafka.consume_end()');
+    RETURN 'success';
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.consume_end() IS 'Ends every consumer of the caller; their offsets stay. Answers ''success''.';
+
+CREATE FUNCTION pipeline_kafka.serve_request() RETURNS trigger
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    wanted pipeline_kafka.consumers := jsonb_populate_record(NULL::pipeline_kafka.consumers, NEW.arguments);
+BEGIN
+    IF NOT has_function_privilege(NEW.caller, NEW.function, 'EXECUTE') THEN
+        RAISE EXCEPTION 'role % may not execute %', NEW.caller, NEW.function USING ERRCODE = 'insufficient_privilege',
+            HINT = format('A superuser may: GRANT EXECUTE ON FUNCTION %s TO %s;', NEW.function, NEW.caller);
+    END IF;
+    CASE NEW.function
+    WHEN 'pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text)'::regprocedure
+    THEN
+        wanted.owner := NEW.caller;
+        PERFORM pipeline_kafka.store_consumer(wanted), pipeline_kafka.warn_of_missing_parts();
+    WHEN 'pipeline_kafka.consume_begin()'::regprocedure THEN
+        PERFORM pipeline_kafka.enable_consumers(true, NEW.caller, NULL), pipeline_kafka.warn_of_missing_parts();
+    WHEN 'pipeline_kafka.consume_end(text, regclass)'::regprocedure THEN
+        PERFORM pipeline_kafka.enable_consumers(false, NEW.caller, wanted);
+    WHEN 'pipeline_kafka.consume_end()'::regprocedure THEN
+        PERFORM pipeline_kafka.enable_consumers(false, NEW.caller, NULL);
+    END CASE;
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.serve_request() IS
+    'Carries out a request for the role that inserted it, if that role may execute the function it names.';
+
+CREATE TRIGGER serve_request BEFORE INSERT ON pipeline_kafka.requests
+    FOR EACH ROW EXECUTE FUNCTION pipeline_kafka.serve_request();
