@@ -7,16 +7,20 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+import time
 
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from . import __version__, log
+from . import __version__, log, status
+from .consumer_state import backoff
 from .errors import LetGo, NothingToDo, describe
 from .log import logger
+from .runner import HEALTHY
+from .worker import Worker
 
-EXIT_FAILED, EXIT_LET_GO = 1, 75  # what the shim in workers/pipeline_kafka.c reads: 0 is "not needed"
+# What the shim in workers/pipeline_kafka.c reads: 0 is "not needed", anything else "start me again".
+EXIT_FAILED, EXIT_NOT_NEEDED, EXIT_LET_GO = 1, 2, 75
 GRACE = 4.5  # seconds after SIGTERM until the process ends whatever it is doing
 
 
@@ -36,10 +40,10 @@ def _parser() -> argparse.ArgumentParser:
     worker.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     worker.add_argument("--supervised", action="store_true", help="end with stdin, as the server's child does")
     worker.set_defaults(run=_worker)
-    status = commands.add_parser("status", help="show consumers and workers")
-    _database_arguments(status)
-    status.add_argument("--json", action="store_true", help="print JSON")
-    status.set_defaults(run=_status)
+    shown = commands.add_parser("status", help="show consumers and workers")
+    _database_arguments(shown)
+    shown.add_argument("--json", action="store_true", help="print JSON")
+    shown.set_defaults(run=_status)
     return parser
 
 
@@ -55,10 +59,8 @@ def _dsn(arguments: argparse.Namespace) -> str:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    from .status import show
-
     try:
-        show(_dsn(arguments), as_json=arguments.json)
+        status.show(_dsn(arguments), as_json=arguments.json)
     except psycopg.Error as error:
         print(f"pipeline-kafka status: {describe(error)}", file=sys.stderr)
         return EXIT_FAILED
@@ -66,18 +68,29 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _worker(arguments: argparse.Namespace) -> int:
-    from .worker import Worker
-
     who = "worker" if arguments.slot is None else f"worker {arguments.slot}"
     log.set_up(arguments.log_level, f"{who} of {arguments.database}" if arguments.database else who)
+    stopping = threading.Event()
+    failures = 0
+    while True:
+        begun = time.monotonic()
+        code = _work(arguments, stopping)
+        if arguments.supervised or code not in (EXIT_FAILED, EXIT_LET_GO) or stopping.is_set():
+            return code
+        # Nobody starts a worker again that was started by hand: it waits an outage out by itself.
+        failures = 1 if time.monotonic() - begun > HEALTHY else failures + 1
+        if stopping.wait(backoff(failures)):
+            return 0
+
+
+def _work(arguments: argparse.Namespace, stopping: threading.Event) -> int:
     try:
         worker = Worker(_dsn(arguments), arguments.slot, local=arguments.supervised)
-        _stop_on_signals(worker.stop)
-        if arguments.supervised:
-            threading.Thread(target=_stop_with_parent, args=(worker.stop,), daemon=True).start()
+        _stop_when_told(worker, stopping, arguments.supervised)
         worker.run()
     except NothingToDo as reason:
         logger.info("ends: %s", reason)
+        return 0 if arguments.supervised else EXIT_NOT_NEEDED
     except LetGo as reason:
         logger.info("lets go: %s", reason)
         return EXIT_LET_GO
@@ -87,27 +100,25 @@ def _worker(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _stop_on_signals(stop: Callable[[], None]) -> None:
-    def handle(number: int, frame: object) -> None:
-        _end_in_time()
+def _stop_when_told(worker: Worker, stopping: threading.Event, supervised: bool) -> None:
+    """By SIGTERM or SIGINT; and for the server's child by the end of stdin, whose other end the shim holds."""
+
+    def stop(*_: object) -> None:
+        timer = threading.Timer(GRACE, os._exit, [EXIT_FAILED])
+        timer.daemon = True
+        timer.start()
+        stopping.set()
+        worker.stop()
+
+    def stop_with_parent() -> None:
+        while os.read(0, 1024):
+            pass
         stop()
 
-    signal.signal(signal.SIGTERM, handle)
-    signal.signal(signal.SIGINT, handle)
-
-
-def _stop_with_parent(stop: Callable[[], None]) -> None:
-    """The server's shim holds the other end of stdin: when it is gone, so is the reason to work."""
-    while os.read(0, 1024):
-        pass
-    _end_in_time()
-    stop()
-
-
-def _end_in_time() -> None:
-    timer = threading.Timer(GRACE, os._exit, [EXIT_FAILED])
-    timer.daemon = True
-    timer.start()
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    if supervised:
+        threading.Thread(target=stop_with_parent, daemon=True).start()
 
 
 if __name__ == "__main__":

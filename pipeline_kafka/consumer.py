@@ -5,6 +5,7 @@ In: topics to subscribe to, and where each partition starts. Out: batches of mes
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from .model import TopicPartition
 # Errors that come in place of a message and say that the partition's offset is not to be had.
 _LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_FIRST_ASSIGNMENT = 5.0  # seconds until an assignment that never came is looked at as an empty one
 _SEEK_TRIES = 100
 _SLICE = 64  # the first slice of a batch, before the messages' size is known
 
@@ -30,13 +32,15 @@ class Batch:
     """Messages by partition, and for each partition the offset it was read from and the one that comes after them.
 
     ``next`` may lie past the last message, or be there without one: transaction markers and compaction leave gaps,
-    which only the end-of-partition event shows. ``lost`` are partitions whose offset the broker no longer has.
+    which only the end-of-partition event shows. ``lost`` are partitions whose offset the broker no longer has,
+    ``refused`` topics that cannot be read, each with Kafka's reason.
     """
 
     messages: dict[TopicPartition, list[Message]] = field(default_factory=dict)
     start: dict[TopicPartition, int] = field(default_factory=dict)
     next: dict[TopicPartition, int] = field(default_factory=dict)
     lost: list[TopicPartition] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
     count: int = 0
     bytes: int = 0
 
@@ -61,8 +65,8 @@ class Reader:
         self._batch = Batch()
         self._topics: frozenset[str] = frozenset()
         self._paused: set[TopicPartition] = set()
+        self._check_at = math.inf
         self.positions: dict[TopicPartition, int] = {}
-        self.missing_topics: set[str] = set()
         self.trouble: PipelineError | None = None
 
     def subscribe(self, topics: Iterable[str]) -> None:
@@ -70,12 +74,37 @@ class Reader:
         wanted = frozenset(topics)
         if wanted == self._topics:
             return
+        if not self._topics:
+            self._check_at = time.monotonic() + _FIRST_ASSIGNMENT
         self._topics = wanted
-        self.missing_topics &= wanted
         if wanted:
-            self._kafka.subscribe(sorted(wanted), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+            self._subscribe(wanted)
         else:
+            self.leave()
+
+    def leave(self) -> None:
+        """Leave the group at once, for others to take the partitions over.
+
+        close() does not: a static member's partitions wait for it to come back until its session times out.
+        """
+        self._check_at = math.inf
+        self._topics = frozenset()
+        self._kafka.unsubscribe()
+        self._kafka.poll(0.1)  # lets on_revoke run, after which librdkafka tells the coordinator
+
+    def _subscribe(self, topics: Iterable[str]) -> None:
+        self._kafka.subscribe(sorted(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+
+    def _check_first_assignment(self) -> None:
+        """Join anew where the first assignment does not fit the subscription.
+
+        A static member that comes back is given what it had before, without a rebalance, even if it subscribes to
+        other topics now: the coordinator looks only at the assignor (KIP-345). Leaving first makes it assign anew.
+        """
+        self._check_at = math.inf
+        if {key.topic for key in self.positions} != self._topics:
             self._kafka.unsubscribe()
+            self._subscribe(self._topics)
 
     def take(self, batchsize: int, maxbytes: int, wait: float) -> Batch:
         """Wait up to ``wait`` seconds for a first message, then take what is there without waiting.
@@ -83,6 +112,8 @@ class Reader:
         At most ``batchsize`` messages, and no more than one message over ``maxbytes`` bytes.
         Raises KafkaException on an error that concerns more than one partition.
         """
+        if time.monotonic() >= self._check_at:
+            self._check_first_assignment()
         batch = self._batch = Batch()
         first = self._kafka.poll(wait)
         if self.trouble is not None:
@@ -142,11 +173,13 @@ class Reader:
         elif error.code() in _LOST:
             batch.lost.append(key)
         elif error.code() in _MISSING:
-            self.missing_topics.add(topic)
-        elif error.fatal() or not error.retriable():
+            pass  # a topic that is not there yet is looked for at each refresh of the metadata
+        elif error.fatal() or not topic:
             raise KafkaException(error)
-        else:
+        elif error.retriable():
             logger.warning("%s: %s", key, error.str())
+        else:
+            batch.refused[topic] = error.str()
 
     # Where to read ------------------------------------------------------------------------------------------
 
@@ -203,7 +236,8 @@ class Reader:
             starts = {}
         consumer.incremental_assign([KafkaPartition(k.topic, k.partition, starts.get(k, 0)) for k in keys])
         self.positions.update({key: starts.get(key, 0) for key in keys})
-        self.missing_topics.difference_update(key.topic for key in keys)
+        if self._check_at < math.inf:
+            self._check_at = 0.0
         self._pause([key for key in keys if key not in starts])
 
     def _revoked(self, consumer: KafkaConsumer, partitions: list[KafkaPartition]) -> None:
@@ -225,7 +259,8 @@ class Reader:
             self.positions.pop(key, None)
             self._batch.messages.pop(key, None)
             self._batch.next.pop(key, None)
-        self._paused.difference_update(keys)
+        # librdkafka's pause outlives the assignment: a partition that comes back would never be read again
+        self._resume([key for key in keys if key in self._paused])
 
     # What Kafka is told -------------------------------------------------------------------------------------
 
@@ -245,5 +280,5 @@ class Reader:
         return seen
 
     def close(self) -> None:
-        """Leave; a static member's partitions wait for it to come back until the session times out."""
+        """Stop reading. A static member's partitions wait for it to come back until its session times out."""
         self._kafka.close()

@@ -31,16 +31,19 @@ OWNED = {
 }
 
 # Defaults that a property may override. Prefetched messages are bounded for the client as a whole, however many
-# partitions it has: queued.max.messages.kbytes, plus one fetch answer under way for each broker.
+# partitions it has: queued.max.messages.kbytes, plus one fetch answer under way for each broker. While the queue is
+# full librdkafka looks again after fetch.queue.backoff.ms; its default of a second would leave the queue empty.
 _DEFAULTS: Settings = {
     "isolation.level": "read_committed",
     "session.timeout.ms": 10_000,
     "max.poll.interval.ms": 300_000,
     "queued.max.messages.kbytes": 32_768,
-    "queued.min.messages": 20_000,
+    "queued.min.messages": 100_000,
+    "fetch.queue.backoff.ms": 5,
     "fetch.max.bytes": 16_777_216,
     "fetch.message.max.bytes": 1_048_576,
     "fetch.error.backoff.ms": 100,
+    "fetch.wait.max.ms": 1_000,  # the broker answers at once when there is a message: this is the idle pace
     "topic.metadata.refresh.interval.ms": 10_000,
     "reconnect.backoff.max.ms": 2_000,
     "socket.keepalive.enable": True,

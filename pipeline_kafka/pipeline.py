@@ -97,13 +97,20 @@ class Pipeline:
             self._stand_again()
         if batch.lost:
             self._lose(batch.lost)
+        for topic, reason in batch.refused.items():
+            self._refuse(topic, reason)
 
-    def close(self, wait: float) -> None:
-        """End, giving the batch in hand ``wait`` seconds to be committed; what is not, is rolled back."""
+    def close(self, wait: float, *, leave: bool) -> None:
+        """End, giving the batch in hand ``wait`` seconds to be committed; what is not, is rolled back.
+
+        ``leave`` gives the partitions to other workers now; else they are kept for this one to come back.
+        """
         try:
             self._settle(patience=wait)
         except Exception as error:
             logger.info("the batch in hand is left to whoever reads next: %s", error)
+        if leave:
+            self._reader.leave()
         self._reader.close()
         self._thread.shutdown(wait=False)
         self._connection.close()
@@ -172,14 +179,24 @@ class Pipeline:
 
     def _fail(self, consumer: Consumer, error: Exception, moves: Mapping[TopicPartition, Move]) -> None:
         """Note a failure that shows before anything is loaded; nothing is being loaded now."""
+        if isinstance(error, Misfit):
+            self._note(consumer, "42804", str(error), moves)
+            return
         with self._connection.cursor() as cursor:
-            if isinstance(error, Misfit):
-                failures = self._routes.failures(consumer) + 1
-                failure = Failure(consumer_state.note(cursor, consumer, "42804", str(error), failures))
-            else:
-                consumer_state.stop(cursor, consumer, "42P01", str(error))
-                failure = Failure(retry_in=None)
-        self._take_note(consumer, failure, moves)
+            consumer_state.stop(cursor, consumer, "42P01", str(error))
+        self._take_note(consumer, Failure(retry_in=None), moves)
+
+    def _refuse(self, topic: str, reason: str) -> None:
+        self._settle()
+        for consumer in self._routes.of_topic(topic):
+            self._note(consumer, "42501", f"Kafka does not let topic {topic} be read: {reason}", {})
+        self._align()
+
+    def _note(self, consumer: Consumer, sqlstate: str, error: str, moves: Mapping[TopicPartition, Move]) -> None:
+        failures = self._routes.failures(consumer) + 1
+        with self._connection.cursor() as cursor:
+            wait = consumer_state.note(cursor, consumer, sqlstate, error, failures)
+        self._take_note(consumer, Failure(wait), moves)
 
     # Loading ------------------------------------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ class Runner:
         finally:
             self._pipeline = None
             self.progress.partitions = 0
-            pipeline.close(LAST_WAIT)
+            pipeline.close(LAST_WAIT, leave=self._stopping.is_set())
 
     def _say(self, error: Exception) -> None:
         self.progress.last_error = describe(error)

@@ -125,7 +125,16 @@ CREATE TABLE pipeline_kafka.workers (
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE pipeline_kafka.workers IS 'What each worker last said of itself; workers_status tells which of them are alive.';
 
-SELECT pg_catalog.pg_extension_config_dump(c.oid, '')
-FROM pg_catalog.pg_class c
-WHERE c.relnamespace = 'pipeline_kafka'::regnamespace AND c.relkind IN ('r', 'S')
-  AND c.relname NOT IN ('workers', 'watermarks', 'requests');
+-- One call a statement: each updates the extension's own row of pg_extension.
+DO $$
+DECLARE
+    kept regclass;
+BEGIN
+    FOR kept IN
+        SELECT c.oid FROM pg_catalog.pg_class c
+        WHERE c.relnamespace = 'pipeline_kafka'::regnamespace AND c.relkind IN ('r', 'S')
+          AND c.relname NOT IN ('workers', 'watermarks')
+    LOOP
+        PERFORM pg_catalog.pg_extension_config_dump(kept, '');
+    END LOOP;
+END $$;
