@@ -75,6 +75,10 @@ class Snapshot:
         """Return the consumer groups that the enabled consumers belong to."""
         return {consumer.group_id for consumer in self.consumers}
 
+    def same_kafka(self, other: Snapshot) -> bool:
+        """Tell whether Kafka is reached as under another snapshot."""
+        return (self.brokers, self.properties) == (other.brokers, other.properties)
+
 
 def read(connection: psycopg.Connection[Any], default_group: str) -> Snapshot:
     """Read the configuration. ``default_group`` is the group of consumers that name none.

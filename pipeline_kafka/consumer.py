@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from . import kafka
+from .batch import Batch
 from .errors import PipelineError
 from .log import logger
 from .model import TopicPartition
@@ -25,24 +25,6 @@ _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaEr
 _FIRST_ASSIGNMENT = 5.0  # seconds until an assignment that never came is looked at as an empty one
 _SEEK_TRIES = 100
 _SLICE = 64  # the first slice of a batch, before the messages' size is known
-
-
-@dataclass(slots=True)
-class Batch:
-    """Messages by partition, and for each partition the offset it was read from and the one that comes after them.
-
-    ``next`` may lie past the last message, or be there without one: transaction markers and compaction leave gaps,
-    which only the end-of-partition event shows. ``lost`` are partitions whose offset the broker no longer has,
-    ``refused`` topics that cannot be read, each with Kafka's reason.
-    """
-
-    messages: dict[TopicPartition, list[Message]] = field(default_factory=dict)
-    start: dict[TopicPartition, int] = field(default_factory=dict)
-    next: dict[TopicPartition, int] = field(default_factory=dict)
-    lost: list[TopicPartition] = field(default_factory=list)
-    refused: dict[str, str] = field(default_factory=dict)
-    count: int = 0
-    bytes: int = 0
 
 
 class Reader:
@@ -224,10 +206,24 @@ class Reader:
             self._kafka.resume([KafkaPartition(*key) for key in keys])
             self._paused.difference_update(keys)
 
+    def follow(self, keys: Iterable[TopicPartition]) -> None:
+        """Outside any group: read just these partitions, as if they had been assigned."""
+        wanted = set(keys)
+        gone = [key for key in self.positions if key not in wanted]
+        new = sorted(wanted - self.positions.keys())
+        if not gone and not new:
+            return
+        self._going(gone, lost=False)
+        starts = self._on_assign(new)
+        self.positions.update({key: starts.get(key, 0) for key in new})
+        self._paused.clear()  # assigning begins anew
+        self._kafka.assign([KafkaPartition(k.topic, k.partition, offset) for k, offset in self.positions.items()])
+        self._pause([key for key in new if key not in starts])
+
     # What the group says ------------------------------------------------------------------------------------
 
     def _assigned(self, consumer: KafkaConsumer, partitions: list[KafkaPartition]) -> None:
-        keys = [TopicPartition(p.topic, p.partition) for p in partitions]
+        keys = _keys(partitions)
         try:
             starts = self._on_assign(keys)
         except Exception as error:  # a callback cannot raise through librdkafka: take() does
@@ -241,15 +237,14 @@ class Reader:
         self._pause([key for key in keys if key not in starts])
 
     def _revoked(self, consumer: KafkaConsumer, partitions: list[KafkaPartition]) -> None:
-        self._going(partitions, lost=False)
+        self._going(_keys(partitions), lost=False)
         consumer.incremental_unassign(partitions)
 
     def _lost(self, consumer: KafkaConsumer, partitions: list[KafkaPartition]) -> None:
-        self._going(partitions, lost=True)
+        self._going(_keys(partitions), lost=True)
         consumer.incremental_unassign(partitions)
 
-    def _going(self, partitions: list[KafkaPartition], lost: bool) -> None:
-        keys = [TopicPartition(p.topic, p.partition) for p in partitions]
+    def _going(self, keys: list[TopicPartition], lost: bool) -> None:
         try:
             self._on_revoke(keys, lost)
         except Exception as error:
@@ -282,3 +277,7 @@ class Reader:
     def close(self) -> None:
         """Stop reading. A static member's partitions wait for it to come back until its session times out."""
         self._kafka.close()
+
+
+def _keys(partitions: Iterable[KafkaPartition]) -> list[TopicPartition]:
+    return [TopicPartition(p.topic, p.partition) for p in partitions]

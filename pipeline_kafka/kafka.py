@@ -30,6 +30,8 @@ OWNED = {
     "allow.auto.create.topics": "reading must not make topics",
 }
 
+LANE_KBYTES = 8_192  # what a lane prefetches at the most
+
 # Defaults that a property may override. Prefetched messages are bounded for the client as a whole, however many
 # partitions it has: queued.max.messages.kbytes, plus one fetch answer under way for each broker. While the queue is
 # full librdkafka looks again after fetch.queue.backoff.ms; its default of a second would leave the queue empty.
@@ -61,15 +63,16 @@ def consumer_settings(
     brokers: Iterable[str],
     properties: Iterable[tuple[str, str]],
     group: str,
-    instance: str,
+    member: str | None,
     on_error: Callable[[KafkaError], None],
 ) -> Settings:
-    """Return the settings of a group's consumer; ``instance`` is its static member's name (group.instance.id)."""
+    """Return the settings of a consumer; ``member`` is its name in the group (group.instance.id), None outside it."""
+    own = {"group.instance.id": member} if member else {"queued.max.messages.kbytes": LANE_KBYTES}
     return {
         **_DEFAULTS,
         **base_settings(brokers, properties),
         "group.id": group,
-        "group.instance.id": instance,
+        **own,
         "group.protocol": "classic",
         "partition.assignment.strategy": "cooperative-sticky",
         "enable.auto.commit": False,

@@ -38,8 +38,10 @@ class Failure:
 
     retry_in: float | None
     counts: bool = True  # as one more failure in a row
+    slow: bool = False  # it took longer than others should wait
 
 
+_SLOW = ("57014", "55P03")  # statement_timeout, lock_timeout
 Outcomes = dict[int, Failure | None]  # consumer's id -> None where its part was loaded
 
 
@@ -56,6 +58,7 @@ class Loader:
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
+        self.patience = 0.0  # seconds a statement may take; 0.0 for ever
 
     def load(self, batch: list[Work]) -> Outcomes:
         """Load each consumer's part of a batch; what one consumer fails at does not touch the others.
@@ -64,6 +67,8 @@ class Loader:
         psycopg.OperationalError where the connection broke (whether it was committed is then in the offsets).
         """
         with self.connection.transaction(), self.connection.cursor() as cursor:
+            if self.patience:
+                cursor.execute(f"SET LOCAL statement_timeout = {int(self.patience * 1000)}")
             return {work.consumer.id: self._load_one(cursor, work) for work in batch}
 
     def _load_one(self, cursor: psycopg.Cursor[Any], work: Work) -> Failure | None:
@@ -87,7 +92,8 @@ def _failure(cursor: psycopg.Cursor[Any], work: Work, error: Exception) -> Failu
         return Failure(retry_in=None)
     assert isinstance(error, psycopg.Error)
     sqlstate = error.sqlstate or "08006"
-    return Failure(consumer_state.note(cursor, work.consumer, sqlstate, describe(error), work.failures + 1))
+    wait = consumer_state.note(cursor, work.consumer, sqlstate, describe(error), work.failures + 1)
+    return Failure(wait, slow=sqlstate in _SLOW)
 
 
 def begin_part(cursor: psycopg.Cursor[Any]) -> None:

@@ -1,6 +1,7 @@
 """One consumer group's work in a worker: reader, decoders, loader and offsets, put together.
 
 In: the catalog's snapshots, as they come. Out: rows, dead letters and offsets in PostgreSQL, then Kafka's commit.
+A lane is the same for a single consumer that would hold the others up: see lanes.py.
 
 Two threads: this one reads and decodes batch n+1 while the loader's writes batch n. The database connection is the
 loader's; this thread uses it only after settle(), when nothing is being loaded.
@@ -10,86 +11,73 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
 import psycopg
 from confluent_kafka import KafkaError
 
 from . import catalog, consumer_state, kafka, starts
+from .batch import Batch
 from .catalog import Snapshot
-from .consumer import Batch, Reader
+from .consumer import Reader
 from .database import connect
 from .decoders import decode
 from .decoders.payload import Misfit
 from .errors import PositionLost
-from .loader import Failure, Loader, Outcomes, Work
+from .loader import Failure, Loader, Work
+from .loading import Loading
 from .log import logger
 from .model import Consumer, Relation, TopicPartition
 from .offsets import Move
+from .place import Place, Progress
 from .routes import Part, Routes
 
 IDLE_WAIT = 0.25  # seconds a poll waits for a first message: how soon a change of the catalog is noticed
 BUSY_WAIT = 0.005  # the same while a batch is being loaded
-LOOK_EVERY = 1.0  # seconds between looks at the watermarks
-STAY_EVERY = 5.0  # seconds a load may take before the group is told that this member lives
+TELL_EVERY = 1.0  # seconds between commits to Kafka, and between looks at the watermarks
+PATIENCE = 3.0  # seconds a statement of one consumer may take while others wait for it
+SMALL_GAP = 5_000  # messages that a consumer may be behind the others and be read together with them
 REVOKE_WAIT = 30.0  # seconds a load may take to end when its partitions are asked for
-
-
-@dataclass(slots=True)
-class Progress:
-    """What a pipeline last did, for the workers table: times are time.time(), 0.0 for never."""
-
-    partitions: int = 0
-    last_poll: float = 0.0
-    last_progress: float = 0.0
-    last_error: str | None = None
 
 
 class Pipeline:
     """Reads one group's topics and loads them, from __init__ to close(), in the thread that calls step()."""
 
-    def __init__(self, dsn: str, group: str, instance: str, snapshot: Snapshot, progress: Progress) -> None:
-        self.group = group
-        self.outdated = False  # set from any thread: Kafka is reached differently now
+    def __init__(self, place: Place, snapshot: Snapshot, progress: Progress) -> None:
+        self.place = place
+        self.snapshot = snapshot
         self.progress = progress
         self.watermarks: dict[TopicPartition, tuple[int, int]] = {}
-        self._look_at = 0.0
-        self.snapshot = snapshot
-        self._offered = snapshot
+        self.room_for_lanes = 0
+        self._told: dict[TopicPartition, int] = {}
+        self._tell_at = 0.0
         self._routes = Routes()
         self._relations: dict[int, Relation] = {}
-        self._loading: Future[Outcomes] | None = None
-        self._works: list[Work] = []
         self._failed: set[int] = set()  # consumers' ids, since the partitions were last aligned
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="loader")
-        self._connection = connect(dsn, f"pipeline_kafka loader {instance}")
-        self._loader = Loader(self._connection)
+        self._connection = connect(place.dsn, f"pipeline_kafka loader {place.instance}")
+        self._loading = Loading(Loader(self._connection))
         self._admin = kafka.admin_client(snapshot.brokers, snapshot.properties)
         self._reader = Reader(
-            kafka.consumer_settings(snapshot.brokers, snapshot.properties, group, instance, self._on_kafka_error),
+            kafka.consumer_settings(
+                snapshot.brokers, snapshot.properties, place.group, place.member, self._on_kafka_error
+            ),
             self._on_assign,
             self._on_revoke,
         )
         self._take_up(snapshot)
 
-    def offer(self, snapshot: Snapshot) -> None:
-        """Hand over a newer snapshot, from any thread; the next step takes it up."""
-        self._offered = snapshot
-
-    def step(self) -> None:
+    def step(self, snapshot: Snapshot) -> None:
         """Take what has come, decode it while the batch before is loaded, and hand it to the loader.
 
         Raises psycopg.Error or KafkaException where a side is out of reach: close the pipeline then, make a new one.
         """
-        if self._offered is not self.snapshot:
-            self._take_up(self._offered)
+        if snapshot is not self.snapshot:
+            self._take_up(snapshot)
         if self._routes.wake():
             self._align()
         batch = self._take()
         self.progress.last_poll = time.time()
-        self._look_at_watermarks()
+        self._tell()
         try:
             self._hand_over(batch)
         except PositionLost as error:
@@ -109,20 +97,30 @@ class Pipeline:
             self._settle(patience=wait)
         except Exception as error:
             logger.info("the batch in hand is left to whoever reads next: %s", error)
+        self._tell_kafka()
         if leave:
             self._reader.leave()
         self._reader.close()
-        self._thread.shutdown(wait=False)
+        self._loading.close()
         self._connection.close()
 
-    def partitions(self) -> int:
-        """Return how many partitions are assigned."""
-        return len(self._reader.positions)
+    def positions(self) -> dict[TopicPartition, int]:
+        """Return the assigned partitions, and which offset of each is read next."""
+        return self._reader.positions
 
-    def _look_at_watermarks(self) -> None:
-        if time.monotonic() >= self._look_at:
+    def _tell(self) -> None:
+        """From time to time, tell Kafka how far the group is, and note how far the partitions go."""
+        if time.monotonic() >= self._tell_at:
+            self._tell_kafka()
             self.watermarks = self._reader.watermarks()
-            self._look_at = time.monotonic() + LOOK_EVERY
+            self._tell_at = time.monotonic() + TELL_EVERY
+
+    def _tell_kafka(self) -> None:
+        """Best effort: PostgreSQL already knows, and it is PostgreSQL that is asked where to go on."""
+        if self.place.lane_of is None and not self._loading.started():
+            reached = self._routes.reached(self._reader.positions)
+            self._reader.commit({key: offset for key, offset in reached.items() if self._told.get(key) != offset})
+            self._told = reached
 
     # Reading ------------------------------------------------------------------------------------------------
 
@@ -131,23 +129,28 @@ class Pipeline:
             time.sleep(IDLE_WAIT)
             return Batch()
         size, most = self._routes.bounds()
-        batch = self._reader.take(size, most, BUSY_WAIT if self._loading else IDLE_WAIT)
+        batch = self._reader.take(size, most, BUSY_WAIT if self._loading.started() else IDLE_WAIT)
         patience = time.monotonic() + self._routes.timeout()
-        while batch.next and self._busy() and time.monotonic() < patience and batch.count < size and batch.bytes < most:
+        while (
+            batch.next
+            and self._loading.busy()
+            and time.monotonic() < patience
+            and batch.count < size
+            and batch.bytes < most
+        ):
             self._reader.more(batch, size, most, BUSY_WAIT)
         return batch
 
     def _hand_over(self, batch: Batch) -> None:
         works = self._decode(self._routes.parts(batch))
-        if works or not self._busy():
+        if works or not self._loading.busy():
             self._settle()
         failed, self._failed = self._failed, set()
         for work in [work for work in works if work.consumer.id in failed]:
             self._routes.retreat(work.consumer, work.moves)  # it follows what failed: read it again with that
             works.remove(work)
         if works:
-            self._works = works
-            self._loading = self._thread.submit(self._loader.load, works)
+            self._loading.start(works)
         if failed:
             self._align()
 
@@ -200,47 +203,49 @@ class Pipeline:
 
     # Loading ------------------------------------------------------------------------------------------------
 
-    def _busy(self) -> bool:
-        return self._loading is not None and not self._loading.done()
-
     def _settle(self, patience: float = math.inf) -> None:
-        """Wait for the batch being loaded, staying in the group meanwhile; cancel it after ``patience`` seconds.
-
-        Raises what the loader raised.
-        """
-        until = time.monotonic() + patience
-        while self._loading is not None:
-            wait([self._loading], min(STAY_EVERY, max(until - time.monotonic(), 0.1)))
-            if self._loading is None:  # a callback inside stay() has settled it
-                return
-            if self._loading.done():
-                self._take_outcomes()
-            elif patience == math.inf:
-                self._reader.stay()
-            elif time.monotonic() >= until:
-                self._connection.cancel_safe(timeout=2.0)
-                until = time.monotonic() + patience
-
-    def _take_outcomes(self) -> None:
-        assert self._loading is not None
-        loaded, self._loading = self._loading, None
-        works, self._works = self._works, []
-        outcomes = loaded.result()
-        for work in works:
-            self._take_note(work.consumer, outcomes[work.consumer.id], work.moves)
-        self.progress.last_progress = time.time()
-        self._reader.commit(self._routes.reached({key for work in works for key in work.moves}))
+        """Wait for the batch being loaded, and take note of how it ended. Raises what the loader raised."""
+        outcomes = self._loading.settle(patience, self._reader.stay)
+        for work, failure in outcomes:
+            self._take_note(work.consumer, failure, work.moves)
+        if outcomes:
+            self.progress.last_progress = time.time()
 
     def _take_note(self, consumer: Consumer, failure: Failure | None, moves: Mapping[TopicPartition, Move]) -> None:
         self._routes.settle(consumer, failure)
         if failure is not None:
+            if failure.slow and self.room_for_lanes:
+                self._routes.apart[consumer.id] = True
             self._routes.retreat(consumer, moves)
             self._relations.pop(consumer.id, None)
             self._failed.add(consumer.id)
 
+    # Lanes --------------------------------------------------------------------------------------------------
+
+    def apart(self) -> dict[int, bool]:
+        """Return the consumers (by id) that are to be read in lanes of their own, and whether each is slow."""
+        return self._routes.apart
+
+    def readmit(self, consumer_id: int) -> None:
+        """Take a consumer back whose lane has ended, from where it stands now."""
+        self._routes.apart.pop(consumer_id, None)
+        self._stand_again()
+
+    def follow(self, keys: Iterable[TopicPartition]) -> None:
+        """In a lane: read those of these partitions that its consumer reads."""
+        mine = [key for key in keys if self._routes.of_topic(key.topic)]
+        self._reader.follow(mine)
+
+    def has_reached(self, fronts: Mapping[TopicPartition, int]) -> bool:
+        """In a lane: tell whether little is left of what lies before these offsets."""
+        standing = self._routes.reached(self._reader.positions)
+        return sum(max(fronts.get(key, 0) - offset, 0) for key, offset in standing.items()) <= SMALL_GAP
+
     # Where to read ------------------------------------------------------------------------------------------
 
     def _align(self) -> None:
+        if self.room_for_lanes and self._routes.part_stragglers(self._reader.positions, self.room_for_lanes):
+            self.room_for_lanes = 0  # until they have been looked at
         self._reader.align(self._routes.wanted(self._reader.positions))
 
     def _on_assign(self, keys: list[TopicPartition]) -> dict[TopicPartition, int]:
@@ -256,12 +261,15 @@ class Pipeline:
     def _take_up(self, snapshot: Snapshot) -> None:
         """Act on a changed catalog: new consumers are given their start, then their topics are asked for."""
         self._settle()
-        mine = [consumer for consumer in snapshot.consumers if consumer.group_id == self.group]
+        place = self.place
+        mine = [c for c in snapshot.consumers if c.group_id == place.group and place.lane_of in (None, c.id)]
         starts.begin(self._connection, self._admin, mine)
         self._routes.replace(mine)
+        self._loading.loader.patience = PATIENCE if len(mine) > 1 else 0.0
         self._relations.clear()
         self._stand_again()
-        self._reader.subscribe(self._routes.subscription())
+        if place.lane_of is None:
+            self._reader.subscribe(self._routes.subscription())
         self.snapshot = snapshot
 
     def _stand_again(self) -> None:

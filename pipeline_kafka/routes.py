@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Message
 
-from .consumer import Batch
+from .batch import Batch
 from .errors import PositionLost
 from .loader import Failure
 from .message import when
 from .model import Consumer, TopicPartition
 from .offsets import Move, Standing
+
+FAR_BEHIND = 50_000  # messages that a consumer may be behind the others before it is read by itself
 
 
 @dataclass(slots=True)
@@ -48,6 +50,7 @@ class Routes:
     def __init__(self) -> None:
         self.consumers: dict[int, Consumer] = {}
         self.standing: Standing = {}
+        self.apart: dict[int, bool] = {}  # consumers' ids read in lanes of their own -> for good, being slow
         self._rests: dict[int, Rest] = {}
         self._by_topic: dict[str, list[Consumer]] = {}
 
@@ -55,6 +58,7 @@ class Routes:
         """Take up a new set of consumers; one that was changed is tried at once, whatever its failures."""
         known, self.consumers = self.consumers, {consumer.id: consumer for consumer in consumers}
         self._rests = {i: rest for i, rest in self._rests.items() if known.get(i) == self.consumers.get(i)}
+        self.apart = {i: slow for i, slow in self.apart.items() if known.get(i) == self.consumers.get(i)}
         self._by_topic = {}
 
     def of_topic(self, topic: str) -> list[Consumer]:
@@ -112,7 +116,20 @@ class Routes:
 
     def _awake(self, consumer: Consumer) -> bool:
         rest = self._rests.get(consumer.id)
-        return rest is None or rest.on_trial
+        return (rest is None or rest.on_trial) and consumer.id not in self.apart
+
+    def part_stragglers(self, keys: Iterable[TopicPartition], room: int) -> bool:
+        """Set apart up to ``room`` consumers that are far behind the others, and tell whether there were any."""
+        behind: dict[int, int] = {}
+        for key in keys:
+            awake = [c for c in self.of_topic(key.topic) if self._awake(c) and (c.id, key) in self.standing]
+            front = max((self.standing[c.id, key] for c in awake), default=0)
+            for consumer in awake:
+                gap = front - self.standing[consumer.id, key]
+                behind[consumer.id] = behind.get(consumer.id, 0) + gap
+        far = sorted((i for i, gap in behind.items() if gap > FAR_BEHIND), key=lambda i: -behind[i])[:room]
+        self.apart.update(dict.fromkeys(far, False))
+        return bool(far)
 
     # Reading ------------------------------------------------------------------------------------------------
 

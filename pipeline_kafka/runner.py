@@ -7,43 +7,32 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 from .catalog import Snapshot
 from .consumer_state import backoff
 from .errors import describe
 from .log import logger
-from .model import TopicPartition
-from .pipeline import Pipeline, Progress
+from .pipeline import Pipeline
+from .place import Place, Progress
 
 HEALTHY = 60.0  # seconds after which a pipeline's failures are forgotten
 LAST_WAIT = 3.0  # seconds the last batch is given to be committed when the worker stops
 
 
 class Runner:
-    """A thread that steps a pipeline. ``progress`` and watermarks() may be read from any thread."""
+    """A thread that steps a pipeline. ``snapshot`` may be replaced, and the rest read, from any thread."""
 
-    def __init__(self, make: Callable[[Snapshot, Progress], Pipeline], group: str, snapshot: Snapshot) -> None:
-        self.group = group
+    def __init__(self, place: Place, snapshot: Snapshot) -> None:
+        self.place = place
+        self.snapshot = snapshot
         self.progress = Progress()
-        self._make = make
-        self._snapshot = snapshot
-        self._pipeline: Pipeline | None = None
+        self.pipeline: Pipeline | None = None
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"group {group}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"{type(self).__name__} {place.group}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
         self._thread.start()
-
-    def offer(self, snapshot: Snapshot) -> None:
-        """Hand over a newer snapshot; where Kafka is reached differently now, the pipeline is made anew."""
-        old, self._snapshot = self._snapshot, snapshot
-        if (old.brokers, old.properties) != (snapshot.brokers, snapshot.properties):
-            self._pipeline_done(self._pipeline)
-        elif self._pipeline is not None:
-            self._pipeline.offer(snapshot)
-
-    def watermarks(self) -> dict[TopicPartition, tuple[int, int]]:
-        """Return (low, high) of the assigned partitions, as last fetched."""
-        return self._pipeline.watermarks if self._pipeline is not None else {}
 
     def stop(self) -> None:
         """Ask the thread to end."""
@@ -53,9 +42,9 @@ class Runner:
         """Wait for it, ``timeout`` seconds at the most."""
         self._thread.join(timeout)
 
-    def _pipeline_done(self, pipeline: Pipeline | None) -> None:
-        if pipeline is not None:
-            pipeline.outdated = True
+    def ended(self) -> bool:
+        """Tell whether it has ended."""
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         failures = 0
@@ -70,18 +59,24 @@ class Runner:
                 self._stopping.wait(backoff(failures))
 
     def _run_once(self) -> None:
-        pipeline = self._make(self._snapshot, self.progress)
-        self._pipeline = pipeline
+        pipeline = self.pipeline = Pipeline(self.place, self.snapshot, self.progress)
         try:
-            while not self._stopping.is_set() and not pipeline.outdated:
-                pipeline.step()
-                self.progress.partitions = pipeline.partitions()
+            while not self._stopping.is_set():
+                snapshot = self.snapshot
+                if not snapshot.same_kafka(pipeline.snapshot):
+                    return
+                pipeline.step(snapshot)
+                self.progress.partitions = len(pipeline.positions())
+                self._after(pipeline)
         finally:
-            self._pipeline = None
+            self.pipeline = None
             self.progress.partitions = 0
             pipeline.close(LAST_WAIT, leave=self._stopping.is_set())
 
+    def _after(self, pipeline: Pipeline) -> None:
+        """What is done after each step."""
+
     def _say(self, error: Exception) -> None:
         self.progress.last_error = describe(error)
-        logger.warning("group %s: %s: %s", self.group, type(error).__name__, describe(error))
-        logger.debug("group %s", self.group, exc_info=error)
+        logger.warning("group %s: %s: %s", self.place.group, type(error).__name__, describe(error))
+        logger.debug("group %s", self.place.group, exc_info=error)

@@ -11,7 +11,6 @@ import socket
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
 
 import psycopg
 
@@ -19,10 +18,11 @@ from . import catalog
 from .catalog import Snapshot
 from .database import connect
 from .errors import LetGo, NothingToDo
+from .lanes import GroupRunner
 from .log import logger
 from .model import TopicPartition
-from .pipeline import Pipeline
-from .runner import LAST_WAIT, Runner
+from .place import Place
+from .runner import LAST_WAIT
 
 LOCK_CLASS = 1801545323  # "kafk": the class of the advisory locks that slots are, see sql/install/70_status.sql
 FIRST_FREE_SLOT = 100  # where workers that are started by hand look for a slot of their own
@@ -63,11 +63,12 @@ class Worker:
         self._started_at = datetime.now(UTC)
         self._wake, self._waker = os.pipe()
         self._stopping = False
-        self._runners: dict[str, Runner] = {}
+        self._runners: dict[str, GroupRunner] = {}
         self._told: dict[TopicPartition, tuple[int, int]] = {}
         self._connection = connect(dsn, "pipeline_kafka worker")
         self._system, self._database, self._name = catalog.identify(self._connection)
         self._slot = self._take_slot(slot)
+        self._instance = f"{self._system}-{self._database}-{self._slot}"
 
     def stop(self) -> None:
         """Ask the worker to finish; safe in a signal handler and from any thread."""
@@ -156,16 +157,13 @@ class Worker:
                     self._finish([self._runners.pop(group)])
             for group in snapshot.groups():
                 if group in self._runners:
-                    self._runners[group].offer(snapshot)
+                    self._runners[group].snapshot = snapshot
                 else:
-                    self._runners[group] = Runner(self._pipeline_maker(group), group, snapshot)
+                    self._runners[group] = GroupRunner(Place(self._dsn, group, self._instance), snapshot)
+                    self._runners[group].start()
         if self._local and self._slot == 0 and snapshot.workers_wanted > 1:
             self._start_missing(snapshot.workers_wanted)
         return snapshot
-
-    def _pipeline_maker(self, group: str) -> Any:
-        instance = f"{self._system}-{self._database}-{self._slot}"
-        return lambda snapshot, progress: Pipeline(self._dsn, group, instance, snapshot, progress)
 
     def _start_missing(self, wanted: int) -> None:
         """Start workers that a changed pipeline_kafka.workers asks for, or that could not start before."""
@@ -207,7 +205,8 @@ class Worker:
         )
 
     def _tell_watermarks(self) -> None:
-        seen = {key: marks for runner in self._runners.values() for key, marks in runner.watermarks().items()}
+        pipelines = [runner.pipeline for runner in self._runners.values()]
+        seen = {key: marks for pipeline in pipelines if pipeline for key, marks in pipeline.watermarks.items()}
         news = [(*key, *marks) for key, marks in seen.items() if self._told.get(key) != marks]
         if news:
             self._connection.execute(_WATERMARKS, [list(column) for column in zip(*news, strict=True)])
@@ -215,7 +214,7 @@ class Worker:
 
     # The end ------------------------------------------------------------------------------------------------
 
-    def _finish(self, runners: Iterable[Runner]) -> None:
+    def _finish(self, runners: Iterable[GroupRunner]) -> None:
         runners = list(runners)
         for runner in runners:
             runner.stop()

@@ -1,49 +1,64 @@
 """The statement that writes JSON objects as rows.
 
-In: a relation, and which of its columns some and all of the rows name. Out: INSERT … SELECT, and how its
-parameters are written.
+In: a relation, the objects, and which of its columns each names. Out: INSERT … SELECT and its parameters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from ..model import Column, Relation
 from .metadata import Field
 from .names import identifier, qualified, unbounded
 from .payload import fillable
 
-
-def partial(relation: Relation, some: frozenset[str], every: frozenset[str]) -> list[str]:
-    """Return the columns that some rows name and others do not: each needs a parameter that tells which."""
-    return [column.name for column in fillable(relation) if column.name in some - every]
+Shape = frozenset[str]  # the columns of the relation that a row names
 
 
-def statement(
-    relation: Relation, fields: Sequence[Field], some: frozenset[str], every: frozenset[str]
-) -> bytes:
-    """Return an INSERT of rows of which ``some`` are the columns that any names, ``every`` those all name.
+class _Source(NamedTuple):
+    """A function in FROM, with the one parameter it reads and the names of the columns it gives."""
 
-    A column that no row names is left out, and so takes its default. Its parameters, in order: the rows as a
-    JSON array (not where no row names a column); for each of partial() an array of booleans; for each of
-    ``fields`` an array of its values; and where that makes none, the number of rows.
+    call: str
+    parameter: object
+    names: list[str]
+
+
+def insert(
+    relation: Relation,
+    fields: Sequence[tuple[Field, Iterable[str | None]]],
+    shapes: Sequence[Shape],
+    objects: object,
+) -> tuple[bytes, list[object]]:
+    """Return an INSERT of a row for each of ``shapes``, and its parameters.
+
+    ``objects`` is a JSON array of the rows, ``fields`` the kafka_* columns with a value a row. A column that no row
+    names is left out, and so takes its default; where some name it, each row is told apart by the number of its
+    shape. So the text of the statement depends on no more than which columns all rows name, and which only some.
     """
+    numbers = {shape: str(number) for number, shape in enumerate(dict.fromkeys(shapes))}
+    some, every = Shape().union(*numbers), Shape.intersection(*numbers)
     columns = [column for column in fillable(relation) if column.name in some]
-    mixed = partial(relation, some, every)
-    sources = [_recordset(columns)] if columns else []
-    sources += ["pg_catalog.unnest(CAST(%s AS pg_catalog.bool[]))" for _ in mixed]
-    sources += [f"pg_catalog.unnest(CAST(%s AS {field.element}[]))" for field in fields]
-    sources = sources or ["pg_catalog.generate_series(1, CAST(%s AS pg_catalog.int4))"]
-
-    read = [f"v{n}" for n in range(len(columns))]
-    given = {name: f"g{n}" for n, name in enumerate(mixed)}
-    own = [f"k{n}" for n in range(len(fields))]
-    values = map(_value, columns, read, [given.get(column.name) for column in columns])
-    targets = [identifier(column.name) for column in (*columns, *(field.column for field in fields))]
-    return (
-        f"INSERT INTO {_verbatim(relation.qualified + _list(targets))} SELECT {', '.join([*values, *own])}"
-        f" FROM ROWS FROM ({', '.join(sources)}) AS r{_list([*read, *given.values(), *own])}"
-    ).encode()
+    own = [
+        _Source(f"pg_catalog.unnest(CAST(%s AS {field.element}[]))", array(values), [f"k{n}"])
+        for n, (field, values) in enumerate(fields)
+    ]
+    sources = [*_rows(columns, objects), *_shapes(numbers, shapes, needed=some != every), *own]
+    sources = sources or [_Source("pg_catalog.generate_series(1, CAST(%s AS pg_catalog.int4))", len(shapes), ["n"])]
+    values = [_value(column, f"v{n}", column.name in every) for n, column in enumerate(columns)]
+    named_by = [
+        _numbers(number for shape, number in numbers.items() if column.name in shape)
+        for column in columns
+        if column.name not in every
+    ]
+    targets = [identifier(column.name) for column in (*columns, *(field.column for field, _ in fields))]
+    query = (
+        f"INSERT INTO {_verbatim(relation.qualified + _list(targets))}"
+        f" SELECT {', '.join([*values, *(source.names[0] for source in own)])}"
+        f" FROM ROWS FROM ({', '.join(source.call for source in sources)})"
+        f" AS r{_list([name for source in sources for name in source.names])}"
+    )
+    return query.encode(), [*named_by, *(source.parameter for source in sources)]
 
 
 def array(values: Iterable[str | None]) -> str:
@@ -51,27 +66,32 @@ def array(values: Iterable[str | None]) -> str:
     return "{" + ",".join(map(_element, values)) + "}"
 
 
-def flags(values: Iterable[bool]) -> str:
-    """Return booleans as an array constant."""
-    return "{" + ",".join("t" if value else "f" for value in values) + "}"
-
-
-def _recordset(columns: Sequence[Column]) -> str:
+def _rows(columns: Sequence[Column], objects: object) -> list[_Source]:
     """Read the columns as the types below any domain, which would refuse the NULL of an absent field."""
+    if not columns:
+        return []
     definitions = ", ".join(f"{identifier(column.name)} {qualified(column.base)}" for column in columns)
-    return f"pg_catalog.json_to_recordset(CAST(%s AS pg_catalog.json)) AS ({_verbatim(definitions)})"
+    call = f"pg_catalog.json_to_recordset(CAST(%s AS pg_catalog.json)) AS ({_verbatim(definitions)})"
+    return [_Source(call, objects, [f"v{n}" for n in range(len(columns))])]
 
 
-def _value(column: Column, name: str, given: str | None) -> str:
+def _shapes(numbers: dict[Shape, str], shapes: Sequence[Shape], needed: bool) -> list[_Source]:
+    if not needed:
+        return []
+    each = _numbers(map(numbers.__getitem__, shapes))
+    return [_Source("pg_catalog.unnest(CAST(%s AS pg_catalog.int4[]))", each, ["s"])]
+
+
+def _value(column: Column, name: str, always: bool) -> str:
     """Return a column's value; INSERT's own assignment makes it the column's type, and checks its domain.
 
     The default is cast as the server would, but without the length: an explicit cast to it would cut what
     assignment refuses.
     """
-    if given is None:
+    if always:
         return name
     default = _verbatim(f"CAST({column.default} AS {unbounded(column.type)})")
-    return f"CASE WHEN {given} THEN {name} ELSE {default} END"
+    return f"CASE WHEN s OPERATOR(pg_catalog.=) ANY (CAST(%s AS pg_catalog.int4[])) THEN {name} ELSE {default} END"
 
 
 def _verbatim(sql: str) -> str:
@@ -81,6 +101,10 @@ def _verbatim(sql: str) -> str:
 
 def _list(items: Sequence[str]) -> str:
     return f" ({', '.join(items)})" if items else ""
+
+
+def _numbers(numbers: Iterable[str]) -> str:
+    return "{" + ",".join(numbers) + "}"
 
 
 def _element(value: str | None) -> str:

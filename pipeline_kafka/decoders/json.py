@@ -15,11 +15,10 @@ from confluent_kafka import Message
 from psycopg.types.json import Json
 
 from ..model import Consumer, Relation
-from . import document, insert, syntax
+from . import document, syntax
+from .insert import Shape, insert
 from .metadata import Field, texts
 from .payload import Payload, Refused, Reject, fillable
-
-Shape = frozenset[str]  # the columns of the relation that a row names
 
 
 def decode(
@@ -39,7 +38,7 @@ def decode(
 
 
 class _Shapes(dict[tuple[str, ...], Shape]):
-    """The shape of each order of field names seen; equal shapes are one object, so sets of them are cheap."""
+    """The shape of each order of field names seen; equal shapes are one object, so dictionaries of them are cheap."""
 
     def __init__(self, columns: Shape) -> None:
         self._columns = columns
@@ -93,16 +92,9 @@ class Rows:
         shapes = self._shapes[self._first[start] : self._first[stop]]
         if not shapes:
             return 0
-        kinds = set(shapes)
-        some, every = Shape().union(*kinds), Shape.intersection(*kinds)
-        parameters: list[object] = [_array_of(self._fragments[start:stop])] if some else []
-        for name in insert.partial(self._relation, some, every):
-            named = {kind: name in kind for kind in kinds}
-            parameters.append(insert.flags(map(named.__getitem__, shapes)))
-        for field in self._fields:
-            parameters.append(insert.array(self._a_row_each(texts(field, self.messages[start:stop]), start)))
-        query = insert.statement(self._relation, self._fields, some, every)
-        cursor.execute(query, parameters or [len(shapes)])
+        messages = self.messages[start:stop]
+        fields = [(field, self._a_row_each(texts(field, messages), start)) for field in self._fields]
+        cursor.execute(*insert(self._relation, fields, shapes, _array_of(self._fragments[start:stop])))
         return cursor.rowcount
 
     def locate(self, error: psycopg.Error, start: int) -> int | None:

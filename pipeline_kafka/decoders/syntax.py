@@ -97,10 +97,9 @@ def _misfit(value: bytes) -> str:
     """Name what stands where an object should: the message, or an element of its array."""
     if not is_array(value):
         return _kind(value)
-    for number, element in enumerate(map(bytes, _elements(value)), 1):
-        if not element.startswith(b"{"):
-            break
-    return f"{_kind(element)} (element {number} of the array)"
+    elements = [bytes(element) for element in _elements(value)]
+    wrong = next((n for n, element in enumerate(elements) if not element.startswith(b"{")), 0)
+    return f"{_kind(elements[wrong])} (element {wrong + 1} of the array)"
 
 
 def _kind(value: bytes) -> str:

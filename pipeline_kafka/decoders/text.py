@@ -27,8 +27,7 @@ _REPLACEMENTS = {b"\\\n": b"\\n", b"\\\r": b"\\r", b"\r\n": b"\n"}
 _REASONS = {
     "end_of_copy": 'end-of-copy marker "\\." in the data, where PostgreSQL would drop what follows it;'
     ' write "." for a period, "\\\\." for a backslash and a period',
-    "cut": "the message ends in a lone backslash, which would make its line end data;"
-    ' write "\\\\" for a backslash',
+    "cut": 'the message ends in a lone backslash, which would make its line end data; write "\\\\" for a backslash',
     "bare": 'literal carriage return found in data; write "\\r" for it',
 }
 

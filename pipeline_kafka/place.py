@@ -1,0 +1,36 @@
+"""Where a pipeline works, and what it says of itself.
+
+In: nothing. Out: the types between pipelines and those who run them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a pipeline last did, for the workers table: times are time.time(), 0.0 for never."""
+
+    partitions: int = 0
+    last_poll: float = 0.0
+    last_progress: float = 0.0
+    last_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a pipeline works: a database, a consumer group, the worker's own name; ``lane_of`` a consumer's id or None.
+
+    ``instance`` is the same whenever a worker of the same slot comes back: it makes it a static member of its group.
+    """
+
+    dsn: str
+    group: str
+    instance: str
+    lane_of: int | None = None
+
+    @property
+    def member(self) -> str | None:
+        """Return the group.instance.id; None for a lane, which is in no group."""
+        return self.instance if self.lane_of is None else None
