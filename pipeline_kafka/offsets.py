@@ -66,8 +66,23 @@ WHERE c.id = %s AND c.started
 ON CONFLICT DO NOTHING
 """
 
+# A row whose topic is not known yet takes the id; the answer is the rows that count in another topic of that name.
+_MARK = """
+WITH here AS (
+    SELECT o.consumer_id, o.topic, o.partition, o.next_offset, o.topic_id, i.topic_id AS now
+    FROM pipeline_kafka.offsets o
+    JOIN unnest(%s::text[], %s::int[]) AS n(topic, partition) USING (topic, partition)
+    JOIN unnest(%s::text[], %s::text[]) AS i(topic, topic_id) USING (topic)
+    WHERE o.consumer_id = ANY (%s)),
+marked AS (
+    UPDATE pipeline_kafka.offsets o SET topic_id = h.now
+    FROM here h
+    WHERE h.topic_id IS NULL AND o.consumer_id = h.consumer_id AND o.topic = h.topic AND o.partition = h.partition)
+SELECT consumer_id, topic, partition, next_offset FROM here WHERE topic_id <> now
+"""
+
 _LOSE = """
-UPDATE pipeline_kafka.offsets SET next_offset = %s, lost = lost + %s
+UPDATE pipeline_kafka.offsets SET next_offset = %s, lost = lost + %s, topic_id = NULL
 WHERE consumer_id = %s AND topic = %s AND partition = %s AND next_offset = %s
 """
 
@@ -132,6 +147,19 @@ def add(connection: psycopg.Connection[Any], consumer: Consumer, starts: Mapping
     """Store where a consumer starts in partitions that are new to it, unless somebody has already."""
     topics, partitions = [key.topic for key in starts], [key.partition for key in starts]
     connection.execute(_ADD, (topics, partitions, list(starts.values()), consumer.id))
+
+
+def mark_topics(
+    connection: psycopg.Connection[Any],
+    consumers: Iterable[int],
+    partitions: Iterable[TopicPartition],
+    ids: Mapping[str, str],
+) -> Standing:
+    """Note which topic (by id) new offsets count in; return the places whose offsets count in another than now."""
+    keys = list(partitions)
+    names = ([k.topic for k in keys], [k.partition for k in keys], list(ids), list(ids.values()))
+    rows = connection.execute(_MARK, (*names, list(consumers)))
+    return {(consumer, TopicPartition(topic, partition)): offset for consumer, topic, partition, offset in rows}
 
 
 def lose(connection: psycopg.Connection[Any], consumer: Consumer, key: TopicPartition, old: int, new: int) -> None:

@@ -250,7 +250,7 @@ class Pipeline:
 
     def _on_assign(self, keys: list[TopicPartition]) -> dict[TopicPartition, int]:
         self._settle(REVOKE_WAIT)
-        starts.stand(self._connection, self._admin, self._routes, keys)
+        self._stand(keys)
         return self._routes.wanted(keys)
 
     def _on_revoke(self, keys: list[TopicPartition], lost: bool) -> None:
@@ -274,8 +274,12 @@ class Pipeline:
 
     def _stand_again(self) -> None:
         self._settle()
-        starts.stand(self._connection, self._admin, self._routes, list(self._reader.positions))
+        self._stand(list(self._reader.positions))
         self._align()
+
+    def _stand(self, keys: list[TopicPartition]) -> None:
+        for consumer in starts.stand(self._connection, self._admin, self._routes, keys):
+            self._take_note(consumer, Failure(retry_in=None), {})
 
     def _lose(self, keys: list[TopicPartition]) -> None:
         self._settle()

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import psycopg
-from confluent_kafka import IsolationLevel
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
@@ -40,48 +40,80 @@ def begin(connection: Connection, admin: AdminClient, consumers: Iterable[Consum
         offsets.begin(connection, consumer, resolve(admin, keys, consumer.start_offset))
 
 
-def stand(connection: Connection, admin: AdminClient, routes: Routes, keys: list[TopicPartition]) -> None:
-    """Let the routes stand where the database says; in partitions new to a consumer, at the beginning."""
+def stand(connection: Connection, admin: AdminClient, routes: Routes, keys: list[TopicPartition]) -> list[Consumer]:
+    """Let the routes stand where the database says; in partitions new to a consumer, at the beginning.
+
+    Offsets counted in a topic that was deleted and made again since mean nothing now: on_offset_lost decides what to
+    do. Returns the consumers that stopped.
+    """
+    if not keys:
+        return []
     routes.forget(keys)
+    ids = topic_ids(admin, {key.topic for key in keys})
     standing = offsets.read(connection, routes.consumers, keys)
-    new: dict[int, list[TopicPartition]] = {}
-    for key in keys:
-        for consumer in routes.of_topic(key.topic):
-            if (consumer.id, key) not in standing:
-                new.setdefault(consumer.id, []).append(key)
-    if new:
-        starts = earliest(admin, sorted({key for missing in new.values() for key in missing}))
-        for consumer_id, missing in new.items():
-            offsets.add(connection, routes.consumers[consumer_id], {key: starts[key] for key in missing})
+    missing = [(c, key) for key in keys for c in routes.of_topic(key.topic) if (c.id, key) not in standing]
+    if missing:
+        starts = earliest(admin, sorted({key for _, key in missing}))
+        for consumer in {c.id: c for c, _ in missing}.values():
+            offsets.add(connection, consumer, {key: starts[key] for c, key in missing if c is consumer})
         standing = offsets.read(connection, routes.consumers, keys)
     routes.standing.update(standing)
+    foreign = offsets.mark_topics(connection, routes.consumers, keys, ids)
+    said = "topic {key.topic} was deleted and made again: {key} holds offsets {low} to {high} now"
+    return _lose(connection, admin, routes, foreign, said)
 
 
 def lose(connection: Connection, admin: AdminClient, routes: Routes, keys: list[TopicPartition]) -> list[Consumer]:
     """Do what on_offset_lost says for consumers whose offsets the broker does not have; return those that stopped."""
     low, high = earliest(admin, keys), latest(admin, keys)
-    stopped = []
-    for key in keys:
-        for consumer in routes.of_topic(key.topic):
-            old = routes.standing.get((consumer.id, key))
-            if old is None or low[key] <= old <= high[key]:
-                continue
-            said = f"{key} holds offsets {low[key]} to {high[key]}, and {old} was to be read next"
-            if consumer.on_offset_lost == "stop":
-                _stop(connection, consumer, said)
-                stopped.append(consumer)
-                continue
-            new = low[key] if consumer.on_offset_lost == "earliest" else high[key]
-            offsets.lose(connection, consumer, key, old, new)
-            routes.standing[consumer.id, key] = new
-            logger.warning("consumer %s goes on at %d: %s", consumer, new, said)
-    return stopped
+    places = [(c.id, key) for key in keys for c in routes.of_topic(key.topic)]
+    outside = {p: routes.standing[p] for p in places if p in routes.standing and not _within(low, high, p, routes)}
+    said = "{key} holds offsets {low} to {high}, and {old} was to be read next"
+    return _lose(connection, admin, routes, outside, said)
 
 
-def _stop(connection: Connection, consumer: Consumer, said: str) -> None:
+def _within(
+    low: dict[TopicPartition, int], high: dict[TopicPartition, int], place: tuple[int, TopicPartition], routes: Routes
+) -> bool:
+    return low[place[1]] <= routes.standing[place] <= high[place[1]]
+
+
+def _lose(
+    connection: Connection, admin: AdminClient, routes: Routes, places: offsets.Standing, said: str
+) -> list[Consumer]:
+    keys = sorted({key for _, key in places})
+    low, high = earliest(admin, keys), latest(admin, keys)
+    stopped = {}
+    for (consumer_id, key), old in places.items():
+        consumer = routes.consumers[consumer_id]
+        why = said.format(key=key, low=low[key], high=high[key], old=old)
+        if consumer.on_offset_lost == "stop":
+            _stop(connection, consumer, why)
+            stopped[consumer_id] = consumer
+            continue
+        new = low[key] if consumer.on_offset_lost == "earliest" else high[key]
+        offsets.lose(connection, consumer, key, old, new)
+        routes.standing[consumer_id, key] = new
+        logger.warning("consumer %s goes on at %d: %s", consumer, new, why)
+    return list(stopped.values())
+
+
+def _stop(connection: Connection, consumer: Consumer, why: str) -> None:
     hint = "consume_begin() with a start_offset goes on from there"
     with connection.cursor() as cursor:
-        consumer_state.stop(cursor, consumer, "22003", f"{said}; {hint}")
+        consumer_state.stop(cursor, consumer, "22003", f"{why}; {hint}")
+
+
+def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
+    """Return the id of each topic: another one under the same name has another. Unknown ones are left out."""
+    futures = admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=KAFKA_WAIT)
+    ids = {}
+    for name, future in futures.items():
+        try:
+            ids[name] = str(future.result().topic_id)
+        except KafkaException as error:
+            logger.debug("topic %s is not described: %s", name, error)
+    return ids
 
 
 def resolve(admin: AdminClient, keys: list[TopicPartition], wanted: int | None) -> dict[TopicPartition, int]:

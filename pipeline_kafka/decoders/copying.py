@@ -100,7 +100,7 @@ def _line(context: str, name: str) -> int | None:
 
     The last such line of the context counts: those before it tell of triggers that ran within.
     """
-    pattern = re.compile(re.escape(name) + r"\D*?(\d+)")
+    pattern = re.compile(re.escape(name) + r"\D*?(\d{1,18})")
     for text in reversed(context.splitlines()):
         if match := pattern.search(text):
             return int(match[1])

@@ -39,31 +39,38 @@ def insert(
     numbers = {shape: str(number) for number, shape in enumerate(dict.fromkeys(shapes))}
     some, every = Shape().union(*numbers), Shape.intersection(*numbers)
     columns = [column for column in fillable(relation) if column.name in some]
-    own = [
-        _Source(f"pg_catalog.unnest(CAST(%s AS {field.element}[]))", array(values), [f"k{n}"])
-        for n, (field, values) in enumerate(fields)
-    ]
+    own = [_unnest(field.element, array(values), f"k{n}") for n, (field, values) in enumerate(fields)]
     sources = [*_rows(columns, objects), *_shapes(numbers, shapes, needed=some != every), *own]
     sources = sources or [_Source("pg_catalog.generate_series(1, CAST(%s AS pg_catalog.int4))", len(shapes), ["n"])]
+
+    targets = [*columns, *(field.column for field, _ in fields)]
     values = [_value(column, f"v{n}", column.name in every) for n, column in enumerate(columns)]
+    values += [source.names[0] for source in own]
     named_by = [
         _numbers(number for shape, number in numbers.items() if column.name in shape)
         for column in columns
         if column.name not in every
     ]
-    targets = [identifier(column.name) for column in (*columns, *(field.column for field, _ in fields))]
-    query = (
-        f"INSERT INTO {_verbatim(relation.qualified + _list(targets))}"
-        f" SELECT {', '.join([*values, *(source.names[0] for source in own)])}"
-        f" FROM ROWS FROM ({', '.join(source.call for source in sources)})"
-        f" AS r{_list([name for source in sources for name in source.names])}"
-    )
-    return query.encode(), [*named_by, *(source.parameter for source in sources)]
+    parameters = [*named_by, *(source.parameter for source in sources)]
+    return _statement(relation, targets, values, sources), parameters
 
 
 def array(values: Iterable[str | None]) -> str:
     """Return values as an array constant; None is NULL."""
     return "{" + ",".join(map(_element, values)) + "}"
+
+
+def _statement(
+    relation: Relation, targets: Sequence[Column], values: Sequence[str], sources: Sequence[_Source]
+) -> bytes:
+    into = _verbatim(relation.qualified + _list([identifier(column.name) for column in targets]))
+    calls = ", ".join(source.call for source in sources)
+    names = _list([name for source in sources for name in source.names])
+    return f"INSERT INTO {into} SELECT {', '.join(values)} FROM ROWS FROM ({calls}) AS r{names}".encode()
+
+
+def _unnest(element: str, parameter: str, name: str) -> _Source:
+    return _Source(f"pg_catalog.unnest(CAST(%s AS {element}[]))", parameter, [name])
 
 
 def _rows(columns: Sequence[Column], objects: object) -> list[_Source]:
@@ -78,8 +85,7 @@ def _rows(columns: Sequence[Column], objects: object) -> list[_Source]:
 def _shapes(numbers: dict[Shape, str], shapes: Sequence[Shape], needed: bool) -> list[_Source]:
     if not needed:
         return []
-    each = _numbers(map(numbers.__getitem__, shapes))
-    return [_Source("pg_catalog.unnest(CAST(%s AS pg_catalog.int4[]))", each, ["s"])]
+    return [_unnest("pg_catalog.int4", _numbers(map(numbers.__getitem__, shapes)), "s")]
 
 
 def _value(column: Column, name: str, always: bool) -> str:

@@ -111,6 +111,7 @@ class Rows:
 def _array_of(fragments: list[bytes]) -> Json:
     """Return objects as a JSON array parameter, copied once."""
     objects = list(filter(None, fragments))
-    objects[0] = b"[" + objects[0]
-    objects[-1] += b"]"
-    return Json(b",".join(objects), dumps=bytes)
+    parts = [b","] * (2 * len(objects) + 1)
+    parts[0], parts[-1] = b"[", b"]"
+    parts[1::2] = objects
+    return Json(b"".join(parts), dumps=bytes)

@@ -50,6 +50,7 @@ CREATE TABLE pipeline_kafka.offsets (
     topic          text NOT NULL,
     partition      int NOT NULL CHECK (partition >= 0),
     next_offset    bigint NOT NULL CHECK (next_offset >= 0),
+    topic_id       text,
     messages       bigint NOT NULL DEFAULT 0,
     set_aside      bigint NOT NULL DEFAULT 0,
     skipped        bigint NOT NULL DEFAULT 0,
@@ -62,6 +63,8 @@ CREATE TABLE pipeline_kafka.offsets (
 COMMENT ON TABLE pipeline_kafka.offsets IS
     'Where each consumer stands in each partition, committed in the transaction that holds the rows.';
 COMMENT ON COLUMN pipeline_kafka.offsets.next_offset IS 'The next offset to read: what Kafka calls a committed offset.';
+COMMENT ON COLUMN pipeline_kafka.offsets.topic_id IS
+    'Kafka''s id of the topic that next_offset counts in: one deleted and made again has another.';
 COMMENT ON COLUMN pipeline_kafka.offsets.messages IS 'Messages passed so far: loaded, set aside, skipped or null.';
 COMMENT ON COLUMN pipeline_kafka.offsets.set_aside IS 'Of them, now or once in dead_letters.';
 COMMENT ON COLUMN pipeline_kafka.offsets.skipped IS 'Of them, bad ones passed over by on_error => ''skip''.';
