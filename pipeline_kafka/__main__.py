@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import psycopg
 from psycopg.conninfo import make_conninfo
@@ -68,8 +69,7 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _worker(arguments: argparse.Namespace) -> int:
-    who = "worker" if arguments.slot is None else f"worker {arguments.slot}"
-    log.set_up(arguments.log_level, f"{who} of {arguments.database}" if arguments.database else who)
+    log.set_up(arguments.log_level)
     stopping = threading.Event()
     failures = 0
     while True:
@@ -111,8 +111,9 @@ def _stop_when_told(worker: Worker, stopping: threading.Event, supervised: bool)
         worker.stop()
 
     def stop_with_parent() -> None:
-        while os.read(0, 1024):
-            pass
+        with suppress(OSError):  # the shim's end may be reset rather than closed
+            while os.read(0, 1024):
+                pass
         stop()
 
     signal.signal(signal.SIGTERM, stop)

@@ -36,23 +36,24 @@ ORDER BY c.id
 
 # An identity column has no pg_attrdef entry; its sequence is what an absent value takes the next number from.
 _COLUMNS = """
-SELECT a.attname AS name, format_type(a.atttypid, a.atttypmod) AS type,
-       CASE WHEN t.typtype = 'd' THEN (
-           WITH RECURSIVE below(oid, typmod) AS (
-               SELECT a.atttypid, a.atttypmod
-               UNION ALL
-               SELECT d.typbasetype, d.typtypmod FROM pg_type d JOIN below b ON d.oid = b.oid WHERE d.typtype = 'd')
-           SELECT format_type(b.oid, b.typmod) FROM below b JOIN pg_type d ON d.oid = b.oid WHERE d.typtype <> 'd')
-           ELSE format_type(a.atttypid, a.atttypmod) END AS base,
+WITH RECURSIVE below(attnum, oid, typmod) AS (
+    SELECT attnum, atttypid, atttypmod FROM pg_attribute WHERE attrelid = %(relation)s AND NOT attisdropped
+    UNION ALL
+    SELECT b.attnum, t.typbasetype, t.typtypmod FROM below b JOIN pg_type t ON t.oid = b.oid WHERE t.typtype = 'd')
+SELECT a.attname AS name, format_type(a.atttypid, a.atttypmod) AS type, format_type(b.oid, b.typmod) AS base,
        CASE WHEN a.attidentity <> '' THEN format('nextval(%%L::regclass)', s.objid::regclass)
             ELSE coalesce(pg_get_expr(d.adbin, d.adrelid), t.typdefault, 'NULL') END AS default,
-       a.attgenerated <> '' OR a.attidentity = 'a' AS filled_by_server
+       a.attgenerated <> '' OR a.attidentity = 'a' AS filled_by_server,
+       CASE WHEN b.oid IN ('json'::regtype, 'jsonb'::regtype) THEN 'json'
+            WHEN bt.typtype = 'c' OR bt.typcategory = 'A' OR bt.typtype = 'p' THEN 'nested' ELSE 'scalar' END AS kind
 FROM pg_attribute a
 JOIN pg_type t ON t.oid = a.atttypid
+JOIN below b ON b.attnum = a.attnum
+JOIN pg_type bt ON bt.oid = b.oid AND bt.typtype <> 'd'
 LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 LEFT JOIN pg_depend s ON a.attidentity <> '' AND s.classid = 'pg_class'::regclass AND s.deptype = 'i'
                      AND s.refclassid = 'pg_class'::regclass AND s.refobjid = a.attrelid AND s.refobjsubid = a.attnum
-WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+WHERE a.attrelid = %(relation)s AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 """
 
@@ -108,7 +109,7 @@ def describe(connection: psycopg.Connection[Any], oid: int) -> Relation:
         if found is None:
             raise psycopg.errors.UndefinedTable(f"relation with OID {oid} does not exist any more")
         with connection.cursor(row_factory=class_row(Column)) as cursor:
-            columns = tuple(cursor.execute(_COLUMNS, (oid,)).fetchall())
+            columns = tuple(cursor.execute(_COLUMNS, {"relation": oid}).fetchall())
     qualified, kind, version = found
     return Relation(oid, qualified, kind, columns, version)
 

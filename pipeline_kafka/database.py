@@ -24,10 +24,25 @@ _SETTINGS = {
     "default_transaction_read_only": "off",
     "default_transaction_isolation": "read committed",
     "statement_timeout": "0",
-    "idle_in_transaction_session_timeout": "0",
     "idle_session_timeout": "0",
     "lock_timeout": LOCK_TIMEOUT,
     "row_security": "on",
+    # The server must notice that a worker's machine is gone: its transaction holds offsets that another one needs.
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "30s",
+    "idle_in_transaction_session_timeout": "30s",
+}
+
+# What only a superuser may set. COPY's "line N" is read from error contexts, so their language matters; without it
+# a batch is halved instead. And a bad row is no news for the server's log: its statement failed, and would be logged
+# with all of the batch, once for each try. The worker says what it set aside.
+_SUPERUSER_SETTINGS = {
+    "lc_messages": "C",
+    "log_min_messages": "fatal",
+    "log_min_error_statement": "panic",
+    "log_parameter_max_length_on_error": "0",
 }
 
 
@@ -47,16 +62,11 @@ def connect(dsn: str, application_name: str) -> psycopg.Connection[Any]:
         keepalives_count=3,
         tcp_user_timeout=30000,
     )
-    connection.execute("; ".join(f"SET {name} = {_literal(name, value)}" for name, value in _SETTINGS.items()))
-    _english_errors(connection)
+    connection.execute("; ".join(f"SET {name} = {_value(name, value)}" for name, value in _SETTINGS.items()))
+    with suppress(psycopg.errors.InsufficientPrivilege):
+        connection.execute("; ".join(f"SET {name} = '{value}'" for name, value in _SUPERUSER_SETTINGS.items()))
     return connection
 
 
-def _literal(name: str, value: str) -> str:
+def _value(name: str, value: str) -> str:
     return value if name == "search_path" else f"'{value}'"
-
-
-def _english_errors(connection: psycopg.Connection[Any]) -> None:
-    """COPY's "line N" is read from error contexts; only a superuser may choose their language."""
-    with suppress(psycopg.errors.InsufficientPrivilege):  # locate() then finds no line, and the batch is halved
-        connection.execute("SET lc_messages = 'C'")

@@ -14,10 +14,14 @@ from .decoders.payload import Reject
 from .message import headers_json, when
 from .model import Consumer
 
+# A consumer that was sent back reads a bad message again: it stays one dead letter.
 _INSERT = """
 INSERT INTO pipeline_kafka.dead_letters
     (consumer_id, topic, partition, kafka_offset, key, value, headers, kafka_timestamp, sqlstate, error)
 VALUES (%s, %s, %s, %s, %b, %b, %s::jsonb, %s, %s, %s)
+ON CONFLICT (consumer_id, topic, partition, kafka_offset) DO UPDATE
+SET key = EXCLUDED.key, value = EXCLUDED.value, headers = EXCLUDED.headers, kafka_timestamp = EXCLUDED.kafka_timestamp,
+    sqlstate = EXCLUDED.sqlstate, error = EXCLUDED.error, failed_at = EXCLUDED.failed_at
 """
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import Enum
 
 import psycopg
+from confluent_kafka import KafkaException
 
 
 class Kind(Enum):
@@ -21,7 +22,7 @@ class Kind(Enum):
 # Classes of Appendix A of PostgreSQL's manual. Anything not named here comes from the row or from a user's
 # RAISE with a code of its own, and belongs to the message.
 _KINDS = {
-    Kind.OUTAGE: ("08", "25", "40", "53", "55", "57", "58", "72", "F0"),
+    Kind.OUTAGE: ("08", "25", "40", "53", "55", "57", "58", "72", "F0", "HV"),
     Kind.MISCONFIGURED: ("0A", "0L", "0P", "28", "3D", "3F", "42", "XX"),
 }
 _KIND_OF_CLASS = {code: kind for kind, codes in _KINDS.items() for code in codes}
@@ -56,6 +57,8 @@ def kind_of(sqlstate: str | None) -> Kind:
 
 def describe(error: BaseException) -> str:
     """Return an error as one text a person can act on: message, detail, hint and, for COPY, the place."""
+    if isinstance(error, KafkaException):
+        return f"Kafka: {error.args[0].str()}"
     if not isinstance(error, psycopg.Error) or error.diag.message_primary is None:
         return str(error).strip() or type(error).__name__
     diag = error.diag

@@ -126,6 +126,7 @@ def _write(cursor: psycopg.Cursor[Any], work: Work) -> None:
             offsets.claim(cursor, work.consumer, work.relation.version, work.moves)
             rejects += load_around(cursor, work.consumer, work.decoded.payload, error)
     if rejects:
+        rejects.sort(key=lambda reject: (reject.message.partition() or 0, reject.message.offset() or 0))
         _dispose(cursor, work.consumer, rejects)
     if work.failures:
         consumer_state.clear(cursor, work.consumer)

@@ -1,6 +1,6 @@
 """One line an event on stderr: the level first, which the server's shim turns into its own.
 
-In: logging records. Out: "LEVEL pipeline_kafka worker 0: message" lines.
+In: logging records. Out: "LEVEL message" lines.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import logging
 import sys
 
 logger = logging.getLogger("pipeline_kafka")
+logging.addLevelName(logging.CRITICAL, "ERROR")  # librdkafka's worst; the server's shim knows no such word
 
 
 class _OneLine(logging.Formatter):
@@ -18,10 +19,10 @@ class _OneLine(logging.Formatter):
         return super().format(record).replace("\n", " | ")
 
 
-def set_up(level: str, who: str) -> None:
-    """Send records of at least ``level`` (debug, info, warning, error) to stderr, each saying ``who`` it is from."""
+def set_up(level: str) -> None:
+    """Send records of at least ``level`` (debug, info, warning, error) to stderr."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_OneLine(f"%(levelname)s {who}: %(message)s"))
+    handler.setFormatter(_OneLine("%(levelname)s %(message)s"))
     logger.handlers = [handler]
     logger.setLevel(level.upper())
     logger.propagate = False

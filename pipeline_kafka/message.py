@@ -6,10 +6,10 @@ In: a confluent_kafka Message. Out: its timestamp and headers in PostgreSQL's te
 from __future__ import annotations
 
 import base64
-import json
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 
@@ -30,7 +30,7 @@ def headers_json(message: Message) -> str | None:
     A value that cannot be text in PostgreSQL (not UTF-8, or with a zero byte) is "base64" in place of "value".
     """
     headers: Any = message.headers()
-    return json.dumps([_header(name, value) for name, value in headers]) if headers else None
+    return msgspec.json.encode([_header(name, value) for name, value in headers]).decode() if headers else None
 
 
 def _header(name: str, value: bytes | str | None) -> dict[str, str | None]:

@@ -27,6 +27,8 @@ class Column:
     schema-qualified as needed under search_path = pg_catalog. ``default`` is the SQL expression
     the server would use for an absent value ('NULL' where there is none, nextval(...) for identity).
     ``filled_by_server`` is true for GENERATED ALWAYS columns, identity or stored: never written.
+    ``kind`` is 'scalar' where the base type has one text form that JSON's scalars are read as, 'json' for json and
+    jsonb, 'nested' for arrays and composites.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Column:
     base: str
     default: str
     filled_by_server: bool
+    kind: str = "nested"
 
 
 @dataclass(frozen=True, slots=True)

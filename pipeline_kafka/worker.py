@@ -81,7 +81,7 @@ class Worker:
         Raises NothingToDo where the slot is not needed, LetGo where the database is to be left, psycopg.Error where
         it is out of reach.
         """
-        logger.info("slot %d of database %s: begins", self._slot, self._name)
+        logger.info("begins in slot %d of database %s", self._slot, self._name)
         try:
             self._connection.execute("LISTEN pipeline_kafka")
             self._follow()
@@ -224,7 +224,7 @@ class Worker:
     def _end(self) -> None:
         self._finish(self._runners.values())
         self._connection.close()
-        logger.info("slot %d of database %s: ends", self._slot, self._name)
+        logger.info("has left slot %d of database %s", self._slot, self._name)
 
 
 def _latest(times: Iterable[float]) -> datetime | None:

@@ -38,6 +38,7 @@ def decode(
         partial(quotes.field, delimiter.encode()),
         quotes.frame,
         quotes.skew,
+        special=b"\\\r\n" + quotes.quote + quotes.escape,
     )
     return framed(relation, fields, fillable(relation), messages, style)
 

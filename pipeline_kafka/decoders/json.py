@@ -15,7 +15,7 @@ from confluent_kafka import Message
 from psycopg.types.json import Json
 
 from ..model import Consumer, Relation
-from . import document, syntax
+from . import document, fast, syntax
 from .insert import Shape, insert
 from .metadata import Field, texts
 from .payload import Payload, Refused, Reject, fillable
@@ -27,6 +27,8 @@ def decode(
     """Check each message by itself: two broken ones, joined, can make a valid row."""
     if document.takes_documents(relation):
         return document.decode(consumer, relation, fields, messages)
+    if quick := fast.decode(relation, fields, messages):
+        return quick, []
     payload = Rows(relation, fields)
     rejects = []
     for message in messages:

@@ -36,7 +36,8 @@ def decode(
     consumer: Consumer, relation: Relation, fields: Sequence[Field], messages: Sequence[Message]
 ) -> tuple[Payload, list[Reject]]:
     """Frame messages for COPY; their values are left for the server to read."""
-    return framed(relation, fields, fillable(relation), messages, style(consumer.delimiter, frame))
+    way = style(consumer.delimiter, frame)._replace(special=b"\\\r\n")
+    return framed(relation, fields, fillable(relation), messages, way)
 
 
 def style(delimiter: str, frame: Callable[[bytes, bytes], bytes]) -> Style:

@@ -25,8 +25,8 @@ LANGUAGE c STABLE STRICT PARALLEL SAFE
 AS 'MODULE_PATHNAME', 'pipeline_kafka_setting';
 
 COMMENT ON FUNCTION pipeline_kafka.setting(text) IS
-$$The value of a setting pipeline_kafka.<name> that anyone may know: workers (a number), python (a path), log_level
-(debug, info, warning or error). Raises undefined_object for any other name.$$;
+$$The value of the setting pipeline_kafka.<name>: workers (a number), python (a path) or log_level (debug, info, warning
+or error). Raises undefined_object for any other name; conninfo may hold a password.$$;
 
 CREATE FUNCTION pipeline_kafka.begin_as(role oid, token text)
 RETURNS void
@@ -55,5 +55,3 @@ begin_as(). After a wrong token the right one is refused too: only a rollback is
 REVOKE EXECUTE ON FUNCTION pipeline_kafka.start_workers(integer) FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION pipeline_kafka.begin_as(oid, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pipeline_kafka.end_as(text) TO PUBLIC;
-GRANT EXECUTE ON FUNCTION pipeline_kafka.preloaded() TO PUBLIC;
-GRANT EXECUTE ON FUNCTION pipeline_kafka.setting(text) TO PUBLIC;

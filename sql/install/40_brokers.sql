@@ -7,9 +7,9 @@ AS $$
 DECLARE
     address text;
 BEGIN
-    FOREACH address IN ARRAY string_to_array(host, ',') LOOP
+    FOREACH address IN ARRAY regexp_split_to_array(host, ',') LOOP
         address := btrim(address);
-        IF address !~ ':[0-9]+$' OR address ~ '^[^\[].*:.*:' OR split_part(address, ':', -1)::bigint NOT BETWEEN 1 AND 65535 THEN
+        IF address !~ ':[0-9]{1,5}$' OR address ~ '^[^\[].*:.*:' OR split_part(address, ':', -1)::bigint NOT BETWEEN 1 AND 65535 THEN
             RAISE EXCEPTION 'broker "%" is not host:port', address
                 USING ERRCODE = 'invalid_parameter_value', HINT = 'Write it as kafka1.example:9092 or [2001:db8::1]:9092.';
         END IF;
@@ -39,7 +39,7 @@ COMMENT ON FUNCTION pipeline_kafka.remove_broker(text) IS
     'Removes one bootstrap server, written as it was added. Answers ''success''. Errors: 42704 where it is not configured.';
 
 -- Runs inside the server's Python (librdkafka is asked, so that its own words are the error): nothing connects.
-CREATE FUNCTION pipeline_kafka.check_property(name text, value text) RETURNS void
+CREATE FUNCTION pipeline_kafka.refuse_property(name text, value text, OUT error text, OUT hint text, OUT warning text)
 LANGUAGE plpython3u VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 if "api" not in GD:
@@ -49,11 +49,29 @@ if "api" not in GD:
     site.addsitedir(os.path.join(os.path.dirname(os.path.dirname(python)), library))
     from pipeline_kafka import plpy_api
     GD["api"] = plpy_api
-GD["api"].check_property(plpy, name, value)
+return GD["api"].refuse_property(plpy, name, value)
 $$;
+COMMENT ON FUNCTION pipeline_kafka.refuse_property(text, text) IS
+    'Asks librdkafka whether it takes this property: error and hint where it does not by itself, warning where it does not go '
+    'with those already set (yet); NULL for what does not apply. Nothing is stored and nothing connects.';
+
+CREATE FUNCTION pipeline_kafka.check_property(name text, value text) RETURNS void
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    refusal record;
+BEGIN
+    SELECT * INTO refusal FROM pipeline_kafka.refuse_property(name, value);
+    IF refusal.error IS NOT NULL THEN
+        RAISE EXCEPTION '%', refusal.error USING ERRCODE = 'invalid_parameter_value', HINT = refusal.hint;
+    ELSIF refusal.warning IS NOT NULL THEN
+        RAISE WARNING '%', refusal.warning;
+    END IF;
+END $$;
 COMMENT ON FUNCTION pipeline_kafka.check_property(text, text) IS
-    'Asks librdkafka whether it takes this property: alone (an error if not), and with those already set (a warning if not). '
-    'Nothing is stored and nothing connects. Errors: 22023 with librdkafka''s reason, or where the worker itself sets the property.';
+    'Asks librdkafka whether it takes this property: an error where it does not by itself, a warning where it does not go with '
+    'those already set (yet). Nothing is stored and nothing connects. '
+    'Errors: 22023 with librdkafka''s reason, or where the worker itself sets the property.';
 
 CREATE FUNCTION pipeline_kafka.set_property(name text, value text) RETURNS text
 LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -22,6 +22,40 @@ COMMENT ON FUNCTION pipeline_kafka.workers_wanted() IS
     'How many workers this server should run for this database: the larger of pipeline_kafka.workers and the largest parallelism; '
     '0 where no consumer is enabled or pipeline_kafka.workers is 0.';
 
+CREATE FUNCTION pipeline_kafka.row_security_holds(role oid, relation oid) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT c.relrowsecurity AND NOT r.rolsuper AND NOT r.rolbypassrls
+           AND (c.relforcerowsecurity OR NOT pg_has_role(r.oid, c.relowner, 'USAGE'))
+    FROM pg_class c, pg_roles r WHERE c.oid = relation AND r.oid = role
+$$;
+COMMENT ON FUNCTION pipeline_kafka.row_security_holds(oid, oid) IS
+    'Whether row security applies to this role on this relation, as check_enable_rls() in PostgreSQL decides.';
+
+CREATE FUNCTION pipeline_kafka.check_range(name text, value bigint, low bigint, high bigint) RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF value IS NULL OR value NOT BETWEEN low AND high THEN
+        RAISE EXCEPTION '% is %, which is not within % to %', name, coalesce(value::text, 'NULL'), low, high
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave it out for its default.';
+    END IF;
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.check_range(text, bigint, bigint, bigint) IS
+    'Errors: 22023, naming the argument, where its value is not between low and high.';
+
+CREATE FUNCTION pipeline_kafka.check_choice(name text, value text, choices text[]) RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF value IS NULL OR value <> ALL (choices) THEN
+        RAISE EXCEPTION '% is %, which is not known', name, coalesce('"' || value || '"', 'NULL')
+            USING ERRCODE = 'invalid_parameter_value', HINT = format('It is one of %s.', array_to_string(choices, ', '));
+    END IF;
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.check_choice(text, text, text[]) IS
+    'Errors: 22023, naming the argument, where its value is not one of the choices.';
+
 CREATE FUNCTION pipeline_kafka.check_consumer(wanted pipeline_kafka.consumers) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -29,6 +63,18 @@ DECLARE
     kind "char" := (SELECT c.relkind FROM pg_class c WHERE c.oid = wanted.relation);
     option text;
 BEGIN
+    IF wanted.topic IS NULL OR wanted.topic !~ '^([A-Za-z0-9._-]{1,249}|\^.+)$' OR wanted.topic IN ('.', '..') THEN
+        RAISE EXCEPTION '"%" is no topic''s name', wanted.topic USING ERRCODE = 'invalid_parameter_value',
+            HINT = 'Name it with up to 249 of A-Z a-z 0-9 . _ -, or give a pattern that begins with ^.';
+    END IF;
+    PERFORM pipeline_kafka.check_range('batchsize', wanted.batchsize, 1, 1000000),
+            pipeline_kafka.check_range('maxbytes', wanted.maxbytes, 1, 2147483647),
+            pipeline_kafka.check_range('parallelism', wanted.parallelism, 1, 1024),
+            pipeline_kafka.check_range('timeout', wanted.timeout, 0, 60000),
+            pipeline_kafka.check_range('start_offset', coalesce(wanted.start_offset, 0), -2, 9223372036854775807);
+    PERFORM pipeline_kafka.check_choice('format', wanted.format, '{text,csv,json,raw}'),
+            pipeline_kafka.check_choice('on_error', wanted.on_error, '{dead_letter,stop,skip}'),
+            pipeline_kafka.check_choice('on_offset_lost', wanted.on_offset_lost, '{stop,earliest,latest}');
     IF kind IS NULL OR kind NOT IN ('r', 'p', 'v', 'f') THEN
         RAISE EXCEPTION 'relation % cannot be written to', wanted.relation USING ERRCODE = 'wrong_object_type',
             HINT = 'Name a table, a partitioned table, a view, a foreign table or a stream.';
@@ -41,6 +87,10 @@ BEGIN
             SELECT FROM pg_trigger t WHERE t.tgrelid = wanted.relation AND t.tgtype & 64 <> 0 AND t.tgtype & 4 <> 0) THEN
         RAISE EXCEPTION 'view % has no INSTEAD OF INSERT trigger, which COPY needs', wanted.relation
             USING ERRCODE = 'wrong_object_type', HINT = 'Make one, or use format => ''json'' where the view is updatable by itself.';
+    END IF;
+    IF wanted.format <> 'json' AND pipeline_kafka.row_security_holds(wanted.owner, wanted.relation) THEN
+        RAISE EXCEPTION 'row security on % holds for %, which COPY cannot do', wanted.relation, wanted.owner
+            USING ERRCODE = 'feature_not_supported', HINT = 'Use format => ''json''.';
     END IF;
     FOREACH option IN ARRAY ARRAY[wanted.delimiter, wanted.quote, wanted.escape] LOOP
         IF octet_length(option) <> 1 OR option IN (E'\n', E'\r') OR (wanted.format = 'text' AND option = E'\\') THEN
@@ -59,6 +109,30 @@ END $$;
 COMMENT ON FUNCTION pipeline_kafka.check_consumer(pipeline_kafka.consumers) IS
     'What consume_begin() checks before it stores anything; each error names the object and the remedy.';
 
+CREATE FUNCTION pipeline_kafka.complete_consumer(wanted pipeline_kafka.consumers, known pipeline_kafka.consumers)
+RETURNS pipeline_kafka.consumers
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF wanted.format IS NULL THEN  -- a format that is given takes its own delimiter, quote and escape with it
+        wanted.delimiter := coalesce(wanted.delimiter, known.delimiter);
+        wanted.quote := coalesce(wanted.quote, known.quote);
+        wanted.escape := coalesce(wanted.escape, known.escape);
+    END IF;
+    wanted.format := coalesce(wanted.format, known.format, 'text');
+    wanted.delimiter := coalesce(wanted.delimiter, E'\t');
+    wanted.group_id := coalesce(wanted.group_id, known.group_id);
+    wanted.batchsize := coalesce(wanted.batchsize, known.batchsize, 10000);
+    wanted.maxbytes := coalesce(wanted.maxbytes, known.maxbytes, 32000000);
+    wanted.parallelism := coalesce(wanted.parallelism, known.parallelism, 1);
+    wanted.timeout := coalesce(wanted.timeout, known.timeout, 250);
+    wanted.on_error := coalesce(wanted.on_error, known.on_error, 'dead_letter');
+    wanted.on_offset_lost := coalesce(wanted.on_offset_lost, known.on_offset_lost, 'stop');
+    RETURN wanted;
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.complete_consumer(pipeline_kafka.consumers, pipeline_kafka.consumers) IS
+    'A consumer with what was left out filled in: as it is known, or the default.';
+
 CREATE FUNCTION pipeline_kafka.store_consumer(wanted pipeline_kafka.consumers) RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -72,6 +146,7 @@ BEGIN
             USING ERRCODE = 'insufficient_privilege', HINT = 'Its owner, or a member of that role, may change it.';
     END IF;
     wanted.owner := coalesce(known.owner, wanted.owner);  -- a helping superuser must not lend its powers
+    wanted := pipeline_kafka.complete_consumer(wanted, known);
     PERFORM pipeline_kafka.check_consumer(wanted);
     IF wanted.start_offset IS NOT NULL THEN
         DELETE FROM pipeline_kafka.offsets WHERE consumer_id = known.id;
@@ -135,9 +210,9 @@ END $$;
 COMMENT ON FUNCTION pipeline_kafka.warn_of_missing_parts() IS 'Says what a consumer that was just begun still lacks.';
 
 CREATE FUNCTION pipeline_kafka.consume_begin(topic text, relation regclass, group_id text DEFAULT NULL,
-    format text DEFAULT 'text', delimiter text DEFAULT E'\t', quote text DEFAULT NULL, escape text DEFAULT NULL,
-    batchsize int DEFAULT 10000, maxbytes int DEFAULT 32000000, parallelism int DEFAULT 1, timeout int DEFAULT 250,
-    start_offset bigint DEFAULT NULL, on_error text DEFAULT 'dead_letter', on_offset_lost text DEFAULT 'stop') RETURNS text
+    format text DEFAULT NULL, delimiter text DEFAULT NULL, quote text DEFAULT NULL, escape text DEFAULT NULL,
+    batchsize int DEFAULT NULL, maxbytes int DEFAULT NULL, parallelism int DEFAULT NULL, timeout int DEFAULT NULL,
+    start_offset bigint DEFAULT NULL, on_error text DEFAULT NULL, on_offset_lost text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -151,12 +226,14 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text) IS
     'Begins to read a topic into a relation when the transaction commits, or changes how it is read. Answers ''success''. '
+    'What is left out stays as it is where the consumer is known, and takes its default where it is new. '
     'topic: a name, or a pattern that begins with ^. relation: table, partitioned table, view, foreign table, stream. '
-    'group_id: consumer group, NULL for the database''s own. format: text, csv, json, raw. delimiter, quote, escape: as in COPY. '
-    'batchsize: messages, maxbytes: bytes of a batch at the most. parallelism: workers at the least. timeout: milliseconds. '
-    'start_offset: -2 beginning, -1 end, an offset; NULL: go on, or the end where it is new. on_error: dead_letter, stop, skip. '
-    'on_offset_lost: stop, earliest, latest. The caller must be allowed to INSERT and owns the consumer. '
-    'Errors: 42501 privilege, 42809 relation kind, 22023 and 23514 arguments.';
+    'group_id: consumer group (the database''s own). format: text (the default), csv, json, raw. '
+    'delimiter (a tab), quote, escape: as in COPY. batchsize (10000): messages, maxbytes (32000000): bytes of a batch at the most. '
+    'parallelism (1): workers at the least. timeout (250): milliseconds. start_offset: -2 beginning, -1 end, an offset; left out: '
+    'go on, or the end where it is new. on_error: dead_letter (the default), stop, skip. '
+    'on_offset_lost: stop (the default), earliest, latest. The caller must be allowed to INSERT and owns the consumer. '
+    'Errors: 42501 privilege, 42809 relation kind, 0A000 row security with COPY, 22023 arguments.';
 
 CREATE FUNCTION pipeline_kafka.consume_begin() RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

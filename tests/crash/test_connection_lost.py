@@ -1,0 +1,46 @@
+"""A worker's connections to PostgreSQL are cut, clogged or ended by the server under load."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.crash.site import Site
+from tests.fix_kafka import MakeTopic
+from tests.fix_worker import MakeWorker
+from tests.testbed.proxy import Proxy
+
+OUTAGE = 8  # seconds: longer than session.timeout.ms
+
+
+@pytest.mark.usefixtures("no_local_workers")
+@pytest.mark.parametrize("trouble", ["cut", "stall"])
+def test_the_way_to_postgresql_is_interrupted(
+    site: Site, topic: MakeTopic, external_worker: MakeWorker, postgres_proxy: Proxy, trouble: str
+) -> None:
+    name = topic(4)
+    site.consume(name, "t")
+    worker = external_worker(site.database.dsn(host=postgres_proxy.address.host, port=postgres_proxy.address.port))
+    with site.load(name) as load:
+        site.progress("t")
+        getattr(postgres_proxy, trouble)()
+        time.sleep(OUTAGE)
+        postgres_proxy.resume()
+        site.progress("t", rows=load.count - site.messages("t") + 1)
+    site.exact(load, "t")
+    assert worker.running
+
+
+@pytest.mark.parametrize("session", ["pipeline_kafka loader%", "pipeline_kafka worker"])
+def test_a_session_of_the_worker_is_ended(site: Site, topic: MakeTopic, session: str) -> None:
+    name = topic(4)
+    site.consume(name, "t")
+    end = """SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+             WHERE datname = current_database() AND application_name LIKE %s AND backend_type = 'client backend'"""
+    with site.load(name) as load:
+        for _ in range(3):
+            site.progress("t")
+            site.wait(end, 1, f"a session {session} was ended", session)
+        site.progress("t")
+    site.exact(load, "t")

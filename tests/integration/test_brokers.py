@@ -1,0 +1,184 @@
+"""Where Kafka is and how it is spoken to: brokers, librdkafka's properties, and the secrets among them."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from tests.fix_cluster import Connect, Connection
+from tests.fix_kafka import MakeTopic
+from tests.integration.flow import Flow
+from tests.testbed.cluster import Cluster
+from tests.testbed.kafka import Kafka
+from tests.testbed.ports import free_port
+from tests.testbed.wait import wait_until
+
+
+def brokers(connection: Connection) -> list[str]:
+    return [host for (host,) in connection.execute("SELECT host FROM pipeline_kafka.brokers ORDER BY host")]
+
+
+def shown(connection: Connection) -> dict[str, str]:
+    return dict(connection.execute("SELECT name, value FROM pipeline_kafka.properties_shown").fetchall())
+
+
+def stored(connection: Connection) -> dict[str, str]:
+    return dict(connection.execute("SELECT name, value FROM pipeline_kafka.properties").fetchall())
+
+
+def test_brokers_are_added_and_removed(admin: Connection) -> None:
+    added = ["kafka1:9092", "kafka2.example.com:9093, 10.0.0.1:9092", "[2001:db8::1]:9092", "kafka1:9092"]
+    for host in added:
+        assert admin.execute("SELECT pipeline_kafka.add_broker(%s)", [host]).fetchone() == ("success",)
+    assert brokers(admin) == ["10.0.0.1:9092", "[2001:db8::1]:9092", "kafka1:9092", "kafka2.example.com:9093"]
+    for host in ("kafka1:9092", "[2001:db8::1]:9092"):
+        admin.execute("SELECT pipeline_kafka.remove_broker(%s)", [host])
+    assert brokers(admin) == ["10.0.0.1:9092", "kafka2.example.com:9093"]
+    with pytest.raises(psycopg.errors.UndefinedObject, match='broker "kafka1:9092" is not configured') as refused:
+        admin.execute("SELECT pipeline_kafka.remove_broker('kafka1:9092')")
+    assert "pipeline_kafka.brokers" in (refused.value.diag.message_hint or "")
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["", "kafka1", "kafka1:", ":9092", "kafka1:0", "kafka1:65536", "kafka1:99999999999999999999", "kafka1:port",
+     "2001:db8::1:9092", "[2001:db8::1]", "a b:9092", "good:9092,", "good:9092,bad", "PLAINTEXT://a:9092", "a:1\n"],
+)  # fmt: skip
+def test_what_is_no_host_and_port_is_refused(admin: Connection, host: str) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="is not host:port") as refused:
+        admin.execute("SELECT pipeline_kafka.add_broker(%s)", [host])
+    assert "kafka1.example:9092" in (refused.value.diag.message_hint or "")
+    assert brokers(admin) == []
+
+
+def test_a_property_is_set_changed_and_unset(admin: Connection) -> None:
+    for value in ("5000", "6000"):
+        admin.execute("SELECT pipeline_kafka.set_property('session.timeout.ms', %s)", [value])
+        assert shown(admin) == {"session.timeout.ms": value}
+    admin.execute("SELECT pipeline_kafka.unset_property('session.timeout.ms')")
+    assert shown(admin) == {}
+    with pytest.raises(psycopg.errors.UndefinedObject, match='property "session.timeout.ms" is not set'):
+        admin.execute("SELECT pipeline_kafka.unset_property('session.timeout.ms')")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("no.such.property", "1", "No such configuration property"),
+        ("session.timeout.ms", "soon", "session.timeout.ms"),
+        ("session.timeout.ms", "-1", "session.timeout.ms"),
+        ("security.protocol", "carrier pigeon", "security.protocol"),
+        ("Session.Timeout.Ms", "5000", "No such configuration property"),
+    ],
+)
+def test_what_librdkafka_refuses_is_refused_in_its_words(admin: Connection, name: str, value: str, reason: str) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match=f'does not take property "{name}".*{reason}'):
+        admin.execute("SELECT pipeline_kafka.set_property(%s, %s)", [name, value])
+    assert stored(admin) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("group.id", "group_id"),
+        ("bootstrap.servers", "add_broker"),
+        ("metadata.broker.list", "add_broker"),
+        ("auto.offset.reset", "start_offset"),
+        ("enable.auto.commit", "after the rows"),
+        ("group.instance.id", "slot"),
+    ],
+)
+def test_what_the_worker_sets_itself_is_refused_with_the_remedy(admin: Connection, name: str, remedy: str) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="is set by the worker itself") as refused:
+        admin.execute("SELECT pipeline_kafka.set_property(%s, 'x')", [name])
+    assert remedy in (refused.value.diag.message_hint or "")
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_properties_that_go_together_may_be_set_one_by_one(admin: Connection, protocol: str) -> None:
+    together = {
+        "security.protocol": protocol,
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "me",
+        "sasl.password": "it's",
+    }
+    for name, value in together.items():
+        admin.execute("SELECT pipeline_kafka.set_property(%s, %s)", [name, value])
+    assert stored(admin) == together
+
+
+SECRET = "p,a=ss  w'o\"r\\d;{}%s $1"
+
+
+def test_a_password_is_stored_verbatim_and_shown_nowhere(admin: Connection, cluster: Cluster) -> None:
+    seen = cluster.log_size()
+    admin.execute("SET log_min_error_statement = 'panic'")  # a statement with the secret in it is the user's own doing
+    secrets = ["sasl.password", "ssl.key.password", "sasl.oauthbearer.client.secret", "ssl.keystore.password"]
+    for name in secrets:
+        admin.execute("SELECT pipeline_kafka.set_property(%s, %s)", [name, SECRET])
+    admin.execute("SELECT pipeline_kafka.set_property('sasl.username', 'me')")
+    assert stored(admin) == {**dict.fromkeys(secrets, SECRET), "sasl.username": "me"}
+    assert shown(admin) == {**dict.fromkeys(secrets, "********"), "sasl.username": "me"}
+    assert SECRET not in cluster.log(seen)
+
+
+def test_a_secret_that_does_not_do_is_not_repeated(admin: Connection, cluster: Cluster) -> None:
+    seen = cluster.log_size()
+    said: list[str] = []
+    admin.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
+    admin.execute("SELECT pipeline_kafka.set_property('security.protocol', 'SSL')")
+    admin.execute("SELECT pipeline_kafka.set_property('ssl.key.pem', %s)", ["hush hush"])
+    assert len(said) == 1
+    assert "not in PEM format" in said[0]
+    with pytest.raises(psycopg.errors.InvalidParameterValue) as refused:
+        admin.execute("SELECT pipeline_kafka.set_property('debug', %s)", ["hush hush"])
+    assert "hush" not in f"{refused.value} {said} {cluster.log(seen)}"
+
+
+def test_secrets_are_for_the_extensions_owner_only(admin: Connection, connect: Connect) -> None:
+    admin.execute("SELECT pipeline_kafka.set_property('sasl.password', 'secret')")
+    admin.execute("DO $$ BEGIN CREATE ROLE watcher LOGIN IN ROLE pg_monitor; EXCEPTION WHEN duplicate_object THEN END $$")
+    watcher = connect(user="watcher")
+    assert shown(watcher) == {"sasl.password": "********"}
+    for call in ("SELECT * FROM pipeline_kafka.properties", "SELECT pipeline_kafka.set_property('client.id', 'x')",
+                 "SELECT pipeline_kafka.check_property('client.id', 'x')", "SELECT pipeline_kafka.add_broker('a:1')"):  # fmt: skip
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            watcher.execute(call)
+
+
+def test_brokers_may_be_changed_while_they_are_read(admin: Connection, kafka: Kafka, topic: MakeTopic) -> None:
+    name = topic()
+    kafka.produce(name, ["1"])
+    flow = Flow(admin, kafka)
+    admin.execute("CREATE TABLE t (id int)")
+    dead = f"127.0.0.1:{free_port()}"
+    admin.execute("SELECT pipeline_kafka.add_broker(%s)", [dead])
+    flow.begin(name, "t")
+    flow.wait_state(name, "t", "starting")
+    for host in kafka.bootstrap.split(","):
+        admin.execute("SELECT pipeline_kafka.add_broker(%s)", [host])
+    flow.read(name)
+    admin.execute("SELECT pipeline_kafka.remove_broker(%s)", [dead])
+    kafka.produce(name, ["2"])
+    flow.read(name)
+    assert flow.column("SELECT id FROM t") == [1, 2]
+
+
+def test_a_property_that_is_changed_reaches_the_running_worker(flow: Flow, topic: MakeTopic) -> None:
+    name = topic()
+    flow.admin.execute("CREATE TABLE t (id int)")
+    flow.begin(name, "t", group_id=name)
+    flow.kafka.produce(name, ["1"])
+    flow.read(name)
+    flow.set_property("client.id", "renamed")
+    flow.kafka.produce(name, ["2"])
+    flow.read(name)
+    assert flow.column("SELECT id FROM t") == [1, 2]
+    wait_until(
+        lambda: client_names(flow.kafka, name), "the member has its new name", accept=lambda names: names == ["renamed"]
+    )
+
+
+def client_names(kafka: Kafka, group: str) -> list[str]:
+    admin = kafka.admin()
+    return [member.client_id for member in admin.describe_consumer_groups([group])[group].result(30).members]

@@ -1,0 +1,145 @@
+"""What CREATE EXTENSION brings, keeps in a dump and takes away again; arguments, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from tests.fix_cluster import Connection
+
+OURS = "pronamespace = 'pipeline_kafka'::regnamespace"
+
+
+def names(connection: Connection, query: str) -> list[str]:
+    return [name for (name,) in connection.execute(query)]
+
+
+def test_everything_has_a_comment(admin: Connection) -> None:
+    functions = f"SELECT oid::regprocedure::text FROM pg_proc WHERE {OURS} AND obj_description(oid, 'pg_proc') IS NULL"
+    assert names(admin, functions) == []
+    relations = """SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'pipeline_kafka'::regnamespace
+                   AND relkind IN ('r', 'v') AND obj_description(oid, 'pg_class') IS NULL"""
+    assert names(admin, relations) == []
+    assert names(admin, "SELECT obj_description('pipeline_kafka'::regnamespace, 'pg_namespace')") != [None]
+
+
+def test_functions_do_not_depend_on_anybodys_search_path(admin: Connection) -> None:
+    loose = f"""SELECT p.oid::regprocedure::text FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
+                WHERE {OURS} AND l.lanname <> 'c'
+                  AND NOT coalesce(proconfig @> ARRAY['search_path=pg_catalog, pg_temp'], false)"""
+    assert names(admin, loose) == []
+
+
+def test_functions_are_for_nobody_until_granted(admin: Connection) -> None:
+    public = f"SELECT proname::text FROM pg_proc WHERE {OURS} AND has_function_privilege('public', oid, 'EXECUTE')"
+    assert names(admin, public) == ["end_as"]
+
+
+def test_tables_are_for_nobody(admin: Connection) -> None:
+    readable = """SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'pipeline_kafka'::regnamespace
+                  AND relkind IN ('r', 'v') AND has_any_column_privilege('public', oid, 'SELECT, UPDATE, REFERENCES')"""
+    assert names(admin, readable) == []
+
+
+def test_the_arguments_of_1_0_keep_their_places(admin: Connection) -> None:
+    admin.execute("CREATE TABLE t (id int); CREATE TABLE u (id int)")
+    admin.execute(
+        "SELECT pipeline_kafka.consume_begin('topic', 't', 'group', 'csv', ';', '''', '|', 500, 64000, 2, 100, -2)"
+    )
+    assert admin.execute(
+        """SELECT topic, relation::text, group_id, format, delimiter, quote, escape, batchsize, maxbytes, parallelism,
+                  timeout, start_offset, on_error, on_offset_lost FROM pipeline_kafka.consumers"""
+    ).fetchall() == [
+        ("topic", "t", "group", "csv", ";", "'", "|", 500, 64000, 2, 100, -2, "dead_letter", "stop")
+    ]
+    admin.execute("SELECT pipeline_kafka.consume_begin('topic', 'u')")
+    assert admin.execute(
+        """SELECT group_id, format, delimiter, quote, escape, batchsize, maxbytes, parallelism, timeout, start_offset
+           FROM pipeline_kafka.consumers WHERE relation = 'u'::regclass"""
+    ).fetchall() == [(None, "text", "\t", None, None, 10000, 32000000, 1, 250, None)]
+
+
+def test_beginning_again_changes_the_settings(admin: Connection) -> None:
+    admin.execute("CREATE TABLE t (id int)")
+    admin.execute("SELECT pipeline_kafka.consume_begin('topic', 't', start_offset => 7)")
+    admin.execute("SELECT pipeline_kafka.consume_begin('topic', 't', format => 'json', batchsize => 5, on_error => 'skip')")
+    consumers = "SELECT id, format, batchsize, start_offset, on_error, enabled FROM pipeline_kafka.consumers"
+    assert admin.execute(consumers).fetchall() == [(1, "json", 5, 7, "skip", True)]
+
+
+def test_what_is_rolled_back_has_not_happened(admin: Connection) -> None:
+    admin.execute("CREATE TABLE t (id int)")
+    with admin.transaction(force_rollback=True):
+        admin.execute("SELECT pipeline_kafka.add_broker('a:1'), pipeline_kafka.set_property('client.id', 'x')")
+        admin.execute("SELECT pipeline_kafka.consume_begin('topic', 't')")
+        assert names(admin, "SELECT topic FROM pipeline_kafka.consumers") == ["topic"]
+    for table in ("consumers", "brokers", "properties"):
+        assert admin.execute(f"SELECT * FROM pipeline_kafka.{table}").fetchall() == []
+    admin.execute("SELECT pipeline_kafka.consume_begin('topic', 't')")
+    with admin.transaction(force_rollback=True):
+        admin.execute("SELECT pipeline_kafka.consume_end('topic', 't')")
+    assert names(admin, "SELECT enabled FROM pipeline_kafka.consumers") == [True]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("format => 'xml'", "xml"),
+        ("delimiter => ''", "delimiter"),
+        ("delimiter => 'ab'", '"ab"'),
+        ("delimiter => E'\\n'", "delimiter"),
+        ("delimiter => '\\'", "delimiter"),
+        ("delimiter => 'a'", "delimiter"),
+        ("format => 'csv', quote => '«'", "«"),
+        ("quote => '''' ", "csv"),
+        ("format => 'json', escape => '|'", "csv"),
+        ("format => 'csv', delimiter => '\"'", "delimiter"),
+        ("format => 'csv', delimiter => ';', quote => ';'", "delimiter"),
+        ("batchsize => 0", "batchsize"),
+        ("batchsize => 1000001", "batchsize"),
+        ("maxbytes => 0", "maxbytes"),
+        ("parallelism => 0", "parallelism"),
+        ("parallelism => 1025", "parallelism"),
+        ("timeout => -1", "timeout"),
+        ("timeout => 60001", "timeout"),
+        ("start_offset => -3", "start_offset"),
+        ("on_error => 'panic'", "on_error"),
+        ("on_offset_lost => 'panic'", "on_offset_lost"),
+        ("group_id => ''", "group_id"),
+    ],
+)
+def test_wrong_arguments_are_named(admin: Connection, arguments: str, said: str) -> None:
+    admin.execute("CREATE TABLE t (id int)")
+    with pytest.raises((psycopg.errors.InvalidParameterValue, psycopg.errors.CheckViolation)) as refused:
+        admin.execute(f"SELECT pipeline_kafka.consume_begin('topic', 't', {arguments})".encode())
+    diag = refused.value.diag
+    assert said in (diag.message_primary or "")
+    assert diag.message_hint, diag.message_primary
+    assert names(admin, "SELECT topic FROM pipeline_kafka.consumers") == []
+
+
+@pytest.mark.parametrize("topic", ["", "a b", "a/b", ".", "..", "naïve", "x" * 250, "^", "^(unclosed"])
+def test_what_cannot_be_a_topic_is_refused(admin: Connection, topic: str) -> None:
+    admin.execute("CREATE TABLE t (id int)")
+    with pytest.raises(psycopg.errors.DataError) as refused:
+        admin.execute("SELECT pipeline_kafka.consume_begin(%s, 't')", [topic])
+    assert refused.value.diag.message_hint, refused.value.diag.message_primary
+
+
+def test_ending_what_is_not_there_is_an_error_that_says_where_to_look(admin: Connection) -> None:
+    admin.execute("CREATE TABLE t (id int)")
+    with pytest.raises(psycopg.errors.UndefinedObject, match="no consumer topic -> public.t") as refused:
+        admin.execute("SELECT pipeline_kafka.consume_end('topic', 't')")
+    assert "consumers_status" in (refused.value.diag.message_hint or "")
+    assert names(admin, "SELECT pipeline_kafka.consume_end()") == ["success"]
+    assert names(admin, "SELECT pipeline_kafka.consume_begin()") == ["success"]
+
+
+def test_a_consumer_without_a_broker_is_warned_of(admin: Connection) -> None:
+    said: list[str] = []
+    admin.add_notice_handler(lambda notice: said.append(f"{notice.message_primary} {notice.message_hint}"))
+    admin.execute("CREATE TABLE t (id int)")
+    admin.execute("SELECT pipeline_kafka.consume_begin('topic', 't')")
+    assert len(said) == 1
+    assert "no broker" in said[0]
+    assert "add_broker" in said[0]
