@@ -69,4 +69,4 @@ all install uninstall clean:
 	@false
 endif
 
--include tests/dev.mk
+include tests/dev.mk

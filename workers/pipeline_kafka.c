@@ -126,7 +126,7 @@ static void define_settings(void) {
     snprintf(installed, MAXPGPATH, "%s/pipeline_kafka/venv/bin/python", pkglib_path);
     DefineCustomIntVariable("pipeline_kafka.workers", "Workers that a consuming database runs at least.", NULL,
                             &workers, 1, 0, MAX_WORKERS, BY_SUPERUSER);
-    DefineCustomStringVariable("pipeline_kafka.conninfo", "How workers connect (libpq; empty: by Unix socket).", NULL,
+    DefineCustomStringVariable("pipeline_kafka.conninfo", "How workers connect (libpq; empty: Unix socket).", NULL,
                                &conninfo, "", BY_SUPERUSER);
     DefineCustomStringVariable("pipeline_kafka.python", "The Python interpreter that runs workers.", NULL,
                                &python, installed, BY_SUPERUSER);
@@ -364,7 +364,8 @@ static bool start_child(Child *child) {
     if (database != NULL) {
         char *argv[] = {python, "-I", "-m", "pipeline_kafka", "worker", "--supervised",
                         psprintf("--database=%s", database), psprintf("--slot=%d", child->slot),
-                        psprintf("--log-level=%s", GetConfigOption("pipeline_kafka.log_level", false, false)), NULL};
+                        psprintf("--log-level=%s", GetConfigOption("pipeline_kafka.log_level", false, false)),
+                        NULL};
         char *folders = Unix_socket_directories[0] != '\0' ? Unix_socket_directories : "localhost";
         char *own = psprintf("host='%.*s' port=%d", (int) strcspn(folders, ","), folders, PostPortNumber);
         setenv("PIPELINE_KAFKA_CONNINFO", conninfo[0] != '\0' ? conninfo : own, 1); /* argv is for all to see */
@@ -443,8 +444,7 @@ static int wait_for_child(Child *child) {
         }
         read_log(child);
     }
-    while (read_log(child))
-        ;
+    while (read_log(child)) {}
     hang_up(child);
     return status;
 }
@@ -479,8 +479,7 @@ PGDLLEXPORT void pipeline_kafka_worker_main(Datum arg) {
             ereport(LOG, (errmsg("pipeline_kafka %s: %s; starting it again in %d ms", child.name,
                                  wait_result_to_str(status), delay)));
         TimestampTz until = AFTER(status == 0 ? LAST_CALL : delay);
-        while (!ShutdownRequestPending && !start_requested && wait_for_event(&child, until))
-            ;
+        while (!ShutdownRequestPending && !start_requested && wait_for_event(&child, until)) {}
         if (status == 0 && !start_requested)
             break;
         delay = Min(delay * 2, LAST_DELAY);
