@@ -59,7 +59,9 @@ ORDER BY a.attnum
 """
 
 _RELATION = """
-SELECT format('%%I.%%I', n.nspname, c.relname), c.relkind::text, pipeline_kafka.relation_version(c.oid)
+SELECT format('%%I.%%I', n.nspname, c.relname), c.relkind::text, pipeline_kafka.relation_version(c.oid),
+       NOT c.relrowsecurity AND (c.relkind <> 'v' OR EXISTS (
+           SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgtype & 64 <> 0 AND t.tgtype & 4 <> 0))
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s
 """
 
@@ -111,8 +113,8 @@ def describe(connection: psycopg.Connection[Any], oid: int) -> Relation:
             raise psycopg.errors.UndefinedTable(f"relation with OID {oid} does not exist any more")
         with connection.cursor(row_factory=class_row(Column)) as cursor:
             columns = tuple(cursor.execute(_COLUMNS, {"relation": oid}).fetchall())
-    qualified, kind, version = found
-    return Relation(oid, qualified, kind, columns, version)
+    qualified, kind, version, takes_copy = found
+    return Relation(oid, qualified, kind, columns, version, takes_copy)
 
 
 def identify(connection: psycopg.Connection[Any]) -> tuple[str, int, str]:

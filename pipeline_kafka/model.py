@@ -44,7 +44,8 @@ class Relation:
     """A relation as of one version of its definition.
 
     ``qualified`` is quoted and ready for SQL. ``version`` changes whenever a column, a default,
-    a type or the name does, so that a batch decoded for an older definition is noticed.
+    a type or the name does, so that a batch decoded for an older definition is noticed. ``takes_copy`` is false for
+    what COPY refuses and INSERT may do: a view without an INSTEAD OF trigger, a relation with row security.
     """
 
     oid: int
@@ -52,6 +53,7 @@ class Relation:
     kind: str
     columns: tuple[Column, ...]
     version: str
+    takes_copy: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,11 @@ class Layout(NamedTuple):
 def layout(relation: Relation) -> Layout | None:
     """Return the layout of a relation's objects, None where a column's type reads JSON in its own way."""
     columns = tuple(fillable(relation))
-    if not columns or any(column.kind != "scalar" or _ODD.search(column.name) for column in columns):
+    if (
+        not relation.takes_copy
+        or not columns
+        or any(column.kind != "scalar" or _ODD.search(column.name) for column in columns)
+    ):
         return None
     names = tuple(f"f{number}" for number in range(len(columns)))
     absent = msgspec.Raw(b"")

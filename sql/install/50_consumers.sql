@@ -56,12 +56,34 @@ END $$;
 COMMENT ON FUNCTION pipeline_kafka.check_choice(text, text, text[]) IS
     'Errors: 22023, naming the argument, where its value is not one of the choices.';
 
+CREATE FUNCTION pipeline_kafka.check_pattern(pattern text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    PERFORM '' ~ pattern;
+EXCEPTION WHEN invalid_regular_expression THEN
+    RAISE EXCEPTION 'topic pattern "%" is no regular expression: %', pattern, SQLERRM
+        USING ERRCODE = 'invalid_regular_expression', HINT = 'It is an extended one, such as ^events_.*';
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.check_pattern(text) IS 'Errors: 2201B where a topic pattern is no regular expression.';
+
+CREATE FUNCTION pipeline_kafka.check_character(name text, value text, format text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF octet_length(value) <> 1 OR value IN (E'\n', E'\r') OR (format = 'text' AND value ~ '[\\.a-z0-9]') THEN
+        RAISE EXCEPTION '% is "%", which COPY does not take as one', name, value USING ERRCODE = 'invalid_parameter_value',
+            HINT = 'It must be a single one-byte character, and for text none of \ . a-z 0-9: the rules of COPY''s option.';
+    END IF;
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.check_character(text, text, text) IS
+    'Errors: 22023, naming the argument, where COPY would not take its value as delimiter, quote or escape.';
+
 CREATE FUNCTION pipeline_kafka.check_consumer(wanted pipeline_kafka.consumers) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     kind "char" := (SELECT c.relkind FROM pg_class c WHERE c.oid = wanted.relation);
-    option text;
 BEGIN
     IF wanted.topic IS NULL OR wanted.topic !~ '^([A-Za-z0-9._-]{1,249}|\^.+)$' OR wanted.topic IN ('.', '..') THEN
         RAISE EXCEPTION '"%" is no topic''s name', wanted.topic USING ERRCODE = 'invalid_parameter_value',
@@ -95,18 +117,22 @@ BEGIN
         RAISE EXCEPTION 'row security on % holds for %, which COPY cannot do', wanted.relation, wanted.owner
             USING ERRCODE = 'feature_not_supported', HINT = 'Use format => ''json''.';
     END IF;
-    FOREACH option IN ARRAY ARRAY[wanted.delimiter, wanted.quote, wanted.escape] LOOP
-        IF octet_length(option) <> 1 OR option IN (E'\n', E'\r') OR (wanted.format = 'text' AND option = E'\\') THEN
-            RAISE EXCEPTION '"%" is not a single one-byte character that COPY takes as delimiter, quote or escape', option
-                USING ERRCODE = 'invalid_parameter_value', HINT = 'These follow the rules of COPY''s options of the same names.';
-        END IF;
-    END LOOP;
+    PERFORM pipeline_kafka.check_character('delimiter', wanted.delimiter, wanted.format),
+            pipeline_kafka.check_character('quote', wanted.quote, wanted.format),
+            pipeline_kafka.check_character('escape', wanted.escape, wanted.format);
+    IF wanted.format = 'csv' AND wanted.delimiter = coalesce(wanted.quote, '"') THEN
+        RAISE EXCEPTION 'delimiter and quote are both %', wanted.delimiter USING ERRCODE = 'invalid_parameter_value',
+            HINT = 'COPY needs two different ones.';
+    END IF;
+    IF wanted.group_id = '' THEN
+        RAISE EXCEPTION 'group_id is empty' USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave it out for the database''s own.';
+    END IF;
     IF wanted.format <> 'csv' AND (wanted.quote IS NOT NULL OR wanted.escape IS NOT NULL) THEN
         RAISE EXCEPTION 'quote and escape go with format => ''csv'', not ''%''', wanted.format
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave them out.';
     END IF;
     IF wanted.topic ^@ '^' THEN
-        PERFORM '' ~ wanted.topic;  -- a bad regular expression is refused here, with PostgreSQL's reason
+        PERFORM pipeline_kafka.check_pattern(wanted.topic);
     END IF;
 END $$;
 COMMENT ON FUNCTION pipeline_kafka.check_consumer(pipeline_kafka.consumers) IS

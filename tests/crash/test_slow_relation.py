@@ -68,7 +68,7 @@ def test_a_deadlock_of_two_workers_is_tried_again(site: Site, topic: MakeTopic) 
     since = site.cluster.log_size()
     meet(site, name)
     site.read(name)
-    assert "deadlock detected" in site.cluster.log(since)
+    assert "40P01 deadlock detected" in site.cluster.log(since)
     assert site.rows("SELECT count(*), min(hits), max(hits) FROM hits") == [(KEYS, 2, 2)]
     assert site.aside(name) == []
 
@@ -83,7 +83,7 @@ def test_after_a_deadlock_the_second_of_two_equal_keys_is_set_aside_for_what_it_
     since = site.cluster.log_size()
     meet(site, name)
     site.read(name)
-    assert "deadlock detected" in site.cluster.log(since)
+    assert "40P01 deadlock detected" in site.cluster.log(since)
     assert site.column("SELECT n FROM t") == list(range(KEYS))
     assert [sqlstate for _, _, sqlstate in site.aside(name)] == ["23505"] * KEYS
 

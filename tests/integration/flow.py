@@ -62,10 +62,10 @@ class Flow:
             accept=lambda row: row["state"] == state and also(row),
         )
 
-    def wait_no_worker(self) -> None:
-        """Wait until the workers have ended, as they do when no consumer is left."""
-        running = "SELECT count(*) FROM pipeline_kafka.workers_status WHERE state = 'running'"
-        self.wait(running, 0, "the workers have ended")
+    def wait_alone(self) -> None:
+        """Wait until the workers have left the database, as they do when no consumer is left."""
+        others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        self.wait(others, 0, "the workers have left the database")
 
     def read(self, topic: str, *relations: str) -> None:
         """Wait until all consumers of a topic, or those into ``relations``, have passed all that is in it now."""

@@ -70,7 +70,7 @@ def test_compaction_takes_messages_away_before_and_behind_the_offset(flow: Flow,
     flow.begin(name, "t")
     flow.read(name)
     flow.end(name, "t")
-    flow.wait_no_worker()
+    flow.wait_alone()
     landed = flow.value("SELECT count(*) FROM t")
     produce_segments(flow, name, 4, 10)
     wait_until(lambda: left(flow, name), "messages are cleaned away", 60, accept=lambda offsets: len(offsets) < 4)

@@ -35,8 +35,7 @@ def test_workers_end_when_the_extension_is_dropped(flow: Flow, topic: MakeTopic)
     flow.begin(name, "t")
     flow.wait_state(name, "t", "running")
     flow.admin.execute("DROP EXTENSION pipeline_kafka")
-    others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    flow.wait(others, 0, "the workers are gone")
+    flow.wait_alone()
 
 
 def test_a_dump_brings_consumers_offsets_and_dead_letters_back(

@@ -157,7 +157,7 @@ def read_and_end(flow: Flow, topic: MakeTopic, count: int) -> str:
     flow.begin(name, "t")
     flow.read(name)
     flow.end(name, "t")
-    flow.wait_no_worker()
+    flow.wait_alone()
     return name
 
 
