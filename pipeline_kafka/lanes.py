@@ -24,11 +24,13 @@ class Lane(Runner):
     def __init__(self, place: Place, snapshot: Snapshot, slow: bool) -> None:
         super().__init__(place, snapshot)
         self.fronts: dict[TopicPartition, int] = {}  # the group's partitions, and how far it has read them
+        self.reached: dict[TopicPartition, int] = {}  # how far this one's rows are committed
         self._slow = slow
 
     def _after(self, pipeline: Pipeline) -> None:
         fronts = self.fronts
         pipeline.follow(fronts)
+        self.reached = pipeline.reached() or self.reached
         if not self._slow and fronts and pipeline.has_reached(fronts):
             self.stop()
 
@@ -59,6 +61,7 @@ class GroupRunner(Runner):
                 self._lanes[consumer_id].start()
         for consumer_id, lane in list(self._lanes.items()):
             lane.snapshot, lane.fronts = self.snapshot, dict(pipeline.positions())
+            pipeline.note_lane(consumer_id, lane.reached)
             if consumer_id not in apart:
                 lane.stop()
             if lane.ended():

@@ -117,8 +117,7 @@ class Pipeline:
 
     def _tell_kafka(self) -> None:
         """Best effort: PostgreSQL already knows, and it is PostgreSQL that is asked where to go on."""
-        if self.place.lane_of is None and not self._loading.started():
-            reached = self._routes.reached(self._reader.positions)
+        if self.place.lane_of is None and (reached := self.reached()) is not None:
             self._reader.commit({key: offset for key, offset in reached.items() if self._told.get(key) != offset})
             self._told = reached
 
@@ -226,6 +225,10 @@ class Pipeline:
         """Return the consumers (by id) that are to be read in lanes of their own, and whether each is slow."""
         return self._routes.apart
 
+    def note_lane(self, consumer_id: int, reached: Mapping[TopicPartition, int]) -> None:
+        """Note how far a lane has come, for Kafka to be told of it."""
+        self._routes.standing.update({(consumer_id, k): reached[k] for k in self._reader.positions if k in reached})
+
     def readmit(self, consumer_id: int) -> None:
         """Take a consumer back whose lane has ended, from where it stands now."""
         self._routes.apart.pop(consumer_id, None)
@@ -235,6 +238,10 @@ class Pipeline:
         """In a lane: read those of these partitions that its consumer reads."""
         mine = [key for key in keys if self._routes.of_topic(key.topic)]
         self._reader.follow(mine)
+
+    def reached(self) -> dict[TopicPartition, int] | None:
+        """Return the offset that all consumers of each partition have reached; None while a batch is being loaded."""
+        return None if self._loading.started() else self._routes.reached(self._reader.positions)
 
     def has_reached(self, fronts: Mapping[TopicPartition, int]) -> bool:
         """In a lane: tell whether little is left of what lies before these offsets."""
@@ -261,14 +268,13 @@ class Pipeline:
     def _take_up(self, snapshot: Snapshot) -> None:
         """Act on a changed catalog: new consumers are given their start, then their topics are asked for."""
         self._settle()
-        place = self.place
-        mine = [c for c in snapshot.consumers if c.group_id == place.group and place.lane_of in (None, c.id)]
+        mine = [consumer for consumer in snapshot.consumers if self.place.has(consumer)]
         starts.begin(self._connection, self._admin, mine)
         self._routes.replace(mine)
         self._loading.loader.patience = PATIENCE if len(mine) > 1 else 0.0
         self._relations.clear()
         self._stand_again()
-        if place.lane_of is None:
+        if self.place.lane_of is None:
             self._reader.subscribe(self._routes.subscription())
         self.snapshot = snapshot
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .model import Consumer
+
 
 @dataclass(slots=True)
 class Progress:
@@ -34,3 +36,7 @@ class Place:
     def member(self) -> str | None:
         """Return the group.instance.id; None for a lane, which is in no group."""
         return self.instance if self.lane_of is None else None
+
+    def has(self, consumer: Consumer) -> bool:
+        """Tell whether a consumer is read here."""
+        return consumer.group_id == self.group and self.lane_of in (None, consumer.id)

@@ -1,6 +1,6 @@
 """A load: a thread that produces numbered rows, and knows what Kafka has acknowledged.
 
-In: a Kafka cluster and a topic. Out: JSON objects {"n": 0}, {"n": 1}, … over all partitions in turn, and their count and sum.
+In: a Kafka cluster and a topic. Out: objects {"n": 0}, {"n": 1}, … over all partitions in turn; their count and sum.
 """
 
 from __future__ import annotations
@@ -25,7 +25,16 @@ def numbered(n: int) -> str:
     return json.dumps({"n": n})
 
 
-class Load:
+class Sent:
+    """What a topic holds: the numbers from 0 on, each once. ``count`` of them, ``sum`` of them."""
+
+    def __init__(self, topic: str, count: int = 0) -> None:
+        self.topic = topic
+        self.count = count
+        self.sum = count * (count - 1) // 2
+
+
+class Load(Sent):
     """Produces ``rate`` rows a second from ``with`` to its end, through outages too.
 
     After it, ``count`` and ``sum`` are those of the numbers that Kafka holds, each of them once: the producer is
@@ -34,9 +43,7 @@ class Load:
     """
 
     def __init__(self, kafka: Kafka, topic: str, rate: int = 2000, row: Row = numbered) -> None:
-        self.topic = topic
-        self.count = 0
-        self.sum = 0
+        super().__init__(topic)
         self._kafka = kafka
         self._row = row
         self._burst = max(1, int(rate * BURST_EVERY))

@@ -1,6 +1,6 @@
-"""What crash tests have in common: a database that consumes a load, ways to break it, and the exact count at the end.
+"""What crash tests share: a database that consumes a load, ways to break it, and the exact count at the end.
 
-In: a database and a Kafka cluster. Out: processes to kill, progress to wait for, an assertion that nothing is lost or doubled.
+In: a database and a Kafka cluster. Out: what to kill, what to wait for, an assertion that nothing is lost or doubled.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 import signal
 from typing import Any
 
-from tests.crash.load import Load
+from tests.crash.load import Load, Sent
 from tests.fix_kafka import link
 from tests.integration.flow import TIMEOUT, Flow
 from tests.testbed.database import Database
@@ -82,19 +82,29 @@ class Site(Flow):
                 accept=lambda messages, goal=goal: messages >= goal,  # type: ignore[misc]
             )
 
-    def exact(self, load: Load, *relations: str) -> None:
+    def exact(self, sent: Sent, *relations: str) -> None:
         """Wait until all is read, and hold that each relation has every acknowledged row once, and no other."""
-        self.read(load.topic)
-        assert sum(self.kafka.high_watermarks(load.topic).values()) == load.count
+        self.read(sent.topic)
+        assert sum(self.kafka.high_watermarks(sent.topic).values()) == sent.count
         for relation in relations:
-            assert self.tally(relation) == (load.count, load.sum, load.count), relation
-        assert self.aside(load.topic) == []
+            assert self.tally(relation) == (sent.count, sent.sum, sent.count), relation
+        assert self.aside(sent.topic) == []
 
     def tally(self, relation: str) -> tuple[int, int, int]:
         """(count, sum of the numbers, count of different offsets) of a relation."""
         query = f"SELECT count(*), sum(n)::bigint, count(DISTINCT (kafka_partition, kafka_offset)) FROM {relation}"
         ((count, total, places),) = self.rows(query)
         return count, total or 0, places
+
+    def told(self, topic: str) -> dict[int, int]:
+        """The offsets that Kafka was told, by partition."""
+        system = self.value("SELECT system_identifier FROM pg_control_system()")
+        return self.kafka.committed(f"pipeline_kafka-{system}-{self.database.name}", topic)
+
+    def all_told(self, topic: str) -> None:
+        """Wait until Kafka's own tools see no lag of ours."""
+        ends = self.kafka.high_watermarks(topic)
+        wait_until(lambda: self.told(topic), f"Kafka was told {ends}", TIMEOUT, accept=lambda told: told == ends)
 
     # -- what is broken -----------------------------------------------------------------------------
 
@@ -115,6 +125,18 @@ class Site(Flow):
         os.kill(pid, number)
         return pid
 
+    def wait_loading(self, event_type: str, loader: str = "%") -> None:
+        """Wait until a batch is being loaded, by a loader of that name, and its session waits for such an event."""
+        query = """SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                   AND application_name LIKE 'pipeline_kafka loader ' || %s AND wait_event_type = %s"""
+        wait_until(lambda: self.value(query, loader, event_type), f"a load waits for {event_type}", TIMEOUT)
+
+    def end_session(self, application: str) -> None:
+        """pg_terminate_backend() of one of a worker's sessions, by its application_name."""
+        query = """SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                   WHERE datname = current_database() AND application_name LIKE %s"""
+        wait_until(lambda: self.value(query, application), f"{application} was there to be ended", TIMEOUT)
+
     def hurry(self, workers: int = 1) -> None:
         """Have children that were killed started again at once, without the pause that doubles each time."""
         self.admin.execute("SELECT pipeline_kafka.start_workers(%s)", [workers])
@@ -123,5 +145,8 @@ class Site(Flow):
         """Wait until the running workers have so many partitions, by slot."""
         query = "SELECT slot, partitions FROM pipeline_kafka.workers_status WHERE state = 'running'"
         wait_until(
-            lambda: dict(self.rows(query)), f"partitions are shared {expected}", TIMEOUT, accept=lambda now: now == expected
+            lambda: dict(self.rows(query)),
+            f"partitions are shared {expected}",
+            TIMEOUT,
+            accept=lambda now: now == expected,
         )

@@ -36,11 +36,9 @@ def test_the_way_to_postgresql_is_interrupted(
 def test_a_session_of_the_worker_is_ended(site: Site, topic: MakeTopic, session: str) -> None:
     name = topic(4)
     site.consume(name, "t")
-    end = """SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-             WHERE datname = current_database() AND application_name LIKE %s AND backend_type = 'client backend'"""
     with site.load(name) as load:
         for _ in range(3):
             site.progress("t")
-            site.wait(end, 1, f"a session {session} was ended", session)
+            site.end_session(session)
         site.progress("t")
     site.exact(load, "t")

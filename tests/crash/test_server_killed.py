@@ -68,7 +68,9 @@ def comes_back(site: Site) -> None:
 
 def wait_gone(pids: list[int]) -> None:
     """Wait until these processes have ended."""
-    wait_until(lambda: [pid for pid in pids if lives(pid)], "the old workers are gone", 10, accept=lambda left: not left)
+    wait_until(
+        lambda: [pid for pid in pids if lives(pid)], "the old workers are gone", 10, accept=lambda left: not left
+    )
 
 
 def lives(pid: int) -> bool:

@@ -113,7 +113,8 @@ class Flow:
         """Where each consumer stands in each partition of a topic, by consumer's id."""
         rows = self.rows(
             """SELECT c.id, o.partition, o.next_offset
-               FROM pipeline_kafka.consumers c LEFT JOIN pipeline_kafka.offsets o ON o.consumer_id = c.id AND o.topic = %s
+               FROM pipeline_kafka.consumers c
+               LEFT JOIN pipeline_kafka.offsets o ON o.consumer_id = c.id AND o.topic = %s
                WHERE c.enabled AND (c.topic = %s OR (c.topic ^@ '^' AND %s ~ c.topic))
                  AND (%s::text[] = '{}' OR c.relation = ANY (%s::text[]::regclass[]))""",
             topic, topic, topic, list(relations), list(relations),

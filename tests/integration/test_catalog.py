@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import psycopg
 import pytest
 
@@ -10,7 +12,7 @@ from tests.fix_cluster import Connection
 OURS = "pronamespace = 'pipeline_kafka'::regnamespace"
 
 
-def names(connection: Connection, query: str) -> list[str]:
+def names(connection: Connection, query: str) -> list[Any]:
     return [name for (name,) in connection.execute(query)]
 
 
@@ -49,9 +51,7 @@ def test_the_arguments_of_1_0_keep_their_places(admin: Connection) -> None:
     assert admin.execute(
         """SELECT topic, relation::text, group_id, format, delimiter, quote, escape, batchsize, maxbytes, parallelism,
                   timeout, start_offset, on_error, on_offset_lost FROM pipeline_kafka.consumers"""
-    ).fetchall() == [
-        ("topic", "t", "group", "csv", ";", "'", "|", 500, 64000, 2, 100, -2, "dead_letter", "stop")
-    ]
+    ).fetchall() == [("topic", "t", "group", "csv", ";", "'", "|", 500, 64000, 2, 100, -2, "dead_letter", "stop")]
     admin.execute("SELECT pipeline_kafka.consume_begin('topic', 'u')")
     assert admin.execute(
         """SELECT group_id, format, delimiter, quote, escape, batchsize, maxbytes, parallelism, timeout, start_offset
@@ -62,7 +62,9 @@ def test_the_arguments_of_1_0_keep_their_places(admin: Connection) -> None:
 def test_beginning_again_changes_the_settings(admin: Connection) -> None:
     admin.execute("CREATE TABLE t (id int)")
     admin.execute("SELECT pipeline_kafka.consume_begin('topic', 't', start_offset => 7)")
-    admin.execute("SELECT pipeline_kafka.consume_begin('topic', 't', format => 'json', batchsize => 5, on_error => 'skip')")
+    admin.execute(
+        "SELECT pipeline_kafka.consume_begin('topic', 't', format => 'json', batchsize => 5, on_error => 'skip')"
+    )
     consumers = "SELECT id, format, batchsize, start_offset, on_error, enabled FROM pipeline_kafka.consumers"
     assert admin.execute(consumers).fetchall() == [(1, "json", 5, 7, "skip", True)]
 
@@ -128,7 +130,7 @@ def test_what_cannot_be_a_topic_is_refused(admin: Connection, topic: str) -> Non
 
 def test_ending_what_is_not_there_is_an_error_that_says_where_to_look(admin: Connection) -> None:
     admin.execute("CREATE TABLE t (id int)")
-    with pytest.raises(psycopg.errors.UndefinedObject, match="no consumer topic -> public.t") as refused:
+    with pytest.raises(psycopg.errors.UndefinedObject, match=r"no consumer topic -> public\.t") as refused:
         admin.execute("SELECT pipeline_kafka.consume_end('topic', 't')")
     assert "consumers_status" in (refused.value.diag.message_hint or "")
     assert names(admin, "SELECT pipeline_kafka.consume_end()") == ["success"]

@@ -53,7 +53,10 @@ def test_a_json_document_arrives_whole_in_a_single_column(flow: Flow, topic: Mak
     flow.admin.execute("CREATE TABLE t (document jsonb)")
     flow.begin(name, "t", format="json")
     flow.read(name)
-    assert flow.rows("SELECT document FROM t ORDER BY document::text DESC") == [({"id": 1, "deep": {"er": [1, 2]}},), (3,)]
+    assert flow.rows("SELECT document FROM t ORDER BY document::text DESC") == [
+        ({"id": 1, "deep": {"er": [1, 2]}},),
+        (3,),
+    ]
 
 
 def test_raw_bytes_arrive(flow: Flow, topic: MakeTopic) -> None:
@@ -80,7 +83,9 @@ def test_the_messages_own_marks_fill_the_kafka_columns(flow: Flow, topic: MakeTo
     flow.begin(name, "t", format=format)
     flow.read(name)
     headers = [{"name": "who", "value": "me\\"}, {"name": "who", "base64": "/w=="}, {"name": "no", "value": None}]
-    assert flow.rows("SELECT v, kafka_topic, kafka_partition, kafka_offset, kafka_key, kafka_headers FROM t ORDER BY 3") == [
+    assert flow.rows(
+        "SELECT v, kafka_topic, kafka_partition, kafka_offset, kafka_key, kafka_headers FROM t ORDER BY 3"
+    ) == [
         (7, name, 0, 0, None, None),
         (7, name, 1, 0, "k\ty", headers),
     ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 
 from tests.fix_kafka import MakeTopic
 from tests.integration.flow import Flow

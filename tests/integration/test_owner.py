@@ -10,6 +10,7 @@ from tests.fix_kafka import MakeTopic
 from tests.integration.flow import Flow
 from tests.integration.roles import RECORDER, make_role, run
 
+
 def test_rows_are_written_as_the_role_that_began(flow: Flow, topic: MakeTopic, connect: Connect) -> None:
     name = topic()
     role = make_role(flow, 'Odd "Role"')
@@ -26,7 +27,9 @@ def test_rows_are_written_as_the_role_that_began(flow: Flow, topic: MakeTopic, c
 def test_without_the_right_to_insert_nothing_begins(flow: Flow, connect: Connect) -> None:
     role = make_role(flow)
     flow.admin.execute("CREATE TABLE t (id int)")
-    with pytest.raises(psycopg.errors.InsufficientPrivilege, match=f'role "{role}" may not insert into public.t') as refused:
+    with pytest.raises(
+        psycopg.errors.InsufficientPrivilege, match=f'role "{role}" may not insert into public.t'
+    ) as refused:
         flow.begin("any", "t", by=connect(user=role))
     assert refused.value.diag.message_hint == f'GRANT INSERT ON public.t TO "{role}";'
     assert flow.rows("SELECT * FROM pipeline_kafka.consumers") == []
@@ -54,12 +57,16 @@ def test_without_the_right_to_execute_nothing_can_be_requested(flow: Flow, conne
     flow.admin.execute("CREATE TABLE t (id int)")
     run(flow, "GRANT INSERT ON t TO {}", role)
     as_role = connect(user=role)
-    for function in flow.column("SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'pipeline_kafka'::regnamespace"):
+    for function in flow.column(
+        "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'pipeline_kafka'::regnamespace"
+    ):
         with pytest.raises(psycopg.Error) as refused:
             as_role.execute("INSERT INTO pipeline_kafka.requests (function) VALUES (%s)", [function])
         if "consume_" in function:
             assert f'role "{role}" may not execute {function}' in str(refused.value)
-            assert refused.value.diag.message_hint == f'A superuser may: GRANT EXECUTE ON FUNCTION {function} TO "{role}";'
+            assert (
+                refused.value.diag.message_hint == f'A superuser may: GRANT EXECUTE ON FUNCTION {function} TO "{role}";'
+            )
     assert flow.rows("SELECT * FROM pipeline_kafka.consumers") == []
 
 
@@ -114,7 +121,9 @@ def test_another_roles_consumer_is_out_of_reach(flow: Flow, topic: MakeTopic, co
     assert flow.status(name, "t")["state"] == "ended"
 
 
-def test_a_superuser_who_changes_a_consumer_does_not_lend_it_powers(flow: Flow, topic: MakeTopic, connect: Connect) -> None:
+def test_a_superuser_who_changes_a_consumer_does_not_lend_it_powers(
+    flow: Flow, topic: MakeTopic, connect: Connect
+) -> None:
     name = topic()
     role = make_role(flow)
     flow.admin.execute(RECORDER)

@@ -11,7 +11,17 @@ from psycopg import sql
 from tests.fix_kafka import MakeTopic
 from tests.integration.flow import Flow
 
-ODD_NAMES = ["Capital", "a.b", 'quo"te', "apo'strophe", "with space", "naïve-日本", "per%cent %s", "back\\slash", "select"]
+ODD_NAMES = [
+    "Capital",
+    "a.b",
+    'quo"te',
+    "apo'strophe",
+    "with space",
+    "naïve-日本",
+    "per%cent %s",
+    "back\\slash",
+    "select",
+]
 
 
 def test_names_are_taken_as_they_are(flow: Flow, topic: MakeTopic) -> None:
@@ -129,7 +139,9 @@ def test_columns_that_the_server_fills(flow: Flow, topic: MakeTopic) -> None:
 )
 def test_what_cannot_be_inserted_into_is_refused(flow: Flow, relation: str, make: str) -> None:
     flow.admin.execute(make)
-    with pytest.raises(psycopg.errors.WrongObjectType, match=f"relation public.{relation} cannot be written to") as refused:
+    with pytest.raises(
+        psycopg.errors.WrongObjectType, match=f"relation public.{relation} cannot be written to"
+    ) as refused:
         flow.begin("any", relation)
     assert "a table" in (refused.value.diag.message_hint or "")
     with pytest.raises(psycopg.errors.UndefinedTable):

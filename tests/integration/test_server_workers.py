@@ -18,8 +18,9 @@ from tests.testbed.database import Database
 from tests.testbed.wait import wait_until
 
 SHIMS = """
-SELECT a.application_name FROM pg_stat_activity a JOIN pg_database d ON d.datname = current_database()
-WHERE a.backend_type = 'pipeline_kafka worker' AND starts_with(a.application_name, 'pipeline_kafka worker ' || d.oid || '/')
+SELECT application_name FROM pg_stat_activity
+WHERE backend_type = 'pipeline_kafka worker' AND application_name ^@ (
+    SELECT format('pipeline_kafka worker %s/', oid) FROM pg_database WHERE datname = current_database())
 """
 
 
@@ -109,7 +110,9 @@ def test_a_worker_that_dies_comes_back_and_the_server_does_not_notice(
     assert "starting it again" in cluster.log(seen)
 
 
-def test_a_database_is_dropped_though_its_workers_run(flow: Flow, topic: MakeTopic, cluster: Cluster, database: Database) -> None:
+def test_a_database_is_dropped_though_its_workers_run(
+    flow: Flow, topic: MakeTopic, cluster: Cluster, database: Database
+) -> None:
     name = topic()
     flow.admin.execute("CREATE TABLE t (id int)")
     flow.begin(name, "t", parallelism=2)
@@ -127,7 +130,9 @@ def test_a_database_is_dropped_though_its_workers_run(flow: Flow, topic: MakeTop
         )
 
 
-def test_a_database_is_renamed_though_its_workers_run(flow: Flow, topic: MakeTopic, cluster: Cluster, database: Database) -> None:
+def test_a_database_is_renamed_though_its_workers_run(
+    flow: Flow, topic: MakeTopic, cluster: Cluster, database: Database
+) -> None:
     name = topic()
     flow.kafka.produce(name, ["1"])
     flow.admin.execute("CREATE TABLE t (id int)")
@@ -191,7 +196,9 @@ def small_database(small_cluster: Cluster) -> Generator[Database]:
     yield from new_database(small_cluster)
 
 
-def test_without_preloading_workers_run_but_one_is_warned(flow: Flow, topic: MakeTopic, small_database: Database) -> None:
+def test_without_preloading_workers_run_but_one_is_warned(
+    flow: Flow, topic: MakeTopic, small_database: Database
+) -> None:
     name = topic()
     said: list[str] = []
     with small_database.connect() as admin:
@@ -206,7 +213,9 @@ def test_without_preloading_workers_run_but_one_is_warned(flow: Flow, topic: Mak
         assert small.column("SELECT id FROM t") == [1]
 
 
-def test_more_workers_than_there_is_room_for_are_told_of(flow: Flow, topic: MakeTopic, small_database: Database) -> None:
+def test_more_workers_than_there_is_room_for_are_told_of(
+    flow: Flow, topic: MakeTopic, small_database: Database
+) -> None:
     name = topic()
     said: list[str] = []
     with small_database.connect() as admin:

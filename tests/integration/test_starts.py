@@ -10,9 +10,7 @@ from tests.fix_worker import MakeWorker
 from tests.integration.flow import Flow
 
 
-@pytest.mark.parametrize(
-    ("start_offset", "first"), [(-2, 0), (-1, 5), (None, 5), (0, 0), (3, 3), (99, 5)]
-)
+@pytest.mark.parametrize(("start_offset", "first"), [(-2, 0), (-1, 5), (None, 5), (0, 0), (3, 3), (99, 5)])
 def test_a_new_consumer_starts_where_it_is_told(
     flow: Flow, topic: MakeTopic, start_offset: int | None, first: int
 ) -> None:

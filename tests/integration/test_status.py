@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -30,7 +31,9 @@ CREATE TRIGGER refuse BEFORE INSERT ON t FOR EACH STATEMENT EXECUTE FUNCTION ref
 """
 
 
-def test_a_consumer_without_a_worker(flow: Flow, topic: MakeTopic, no_local_workers: None, external_worker: MakeWorker) -> None:
+def test_a_consumer_without_a_worker(
+    flow: Flow, topic: MakeTopic, no_local_workers: None, external_worker: MakeWorker
+) -> None:
     name = topic()
     flow.admin.execute("CREATE TABLE t (id int)")
     flow.begin(name, "t")
@@ -48,7 +51,11 @@ def test_a_consumer_whose_kafka_is_not_there(admin: Connection, flow: Flow) -> N
     flow.begin("any", "t")
     flow.wait_state("any", "t", "starting")
     said = "SELECT last_error FROM pipeline_kafka.workers_status"
-    wait_until(lambda: flow.value(said), "the worker says why", accept=lambda error: error and "Broker transport failure" in error)
+    wait_until(
+        lambda: flow.value(said),
+        "the worker says why",
+        accept=lambda error: error and "Broker transport failure" in error,
+    )
 
 
 def test_a_consumer_that_fails_says_why_and_when_it_tries_again(flow: Flow, topic: MakeTopic) -> None:
@@ -64,6 +71,18 @@ def test_a_consumer_that_fails_says_why_and_when_it_tries_again(flow: Flow, topi
     flow.read(name)
     status = flow.wait_state(name, "t", "running")
     assert (status["failures"], status["retry_at"], status["last_sqlstate"]) == (0, None, "42501")
+
+
+def test_a_consumer_that_works_again_shows_so_though_another_worker_saw_it_fail(flow: Flow, topic: MakeTopic) -> None:
+    name = topic()
+    flow.kafka.produce(name, ["1"])
+    flow.admin.execute(FAILING)
+    flow.begin(name, "t")
+    flow.wait_state(name, "t", "failing")
+    os.kill(flow.value("SELECT pid FROM pipeline_kafka.workers_status"), signal.SIGKILL)
+    flow.admin.execute("ALTER TABLE t DISABLE TRIGGER refuse")
+    flow.read(name)
+    flow.wait_state(name, "t", "running")
 
 
 def test_lag_in_messages_and_seconds(flow: Flow, topic: MakeTopic) -> None:
@@ -161,7 +180,9 @@ def test_the_status_command_where_nothing_is(database: Database, admin: Connecti
     assert "Traceback" not in failed.value.stderr
 
 
-def test_worker_lines_reach_the_servers_log_with_level_and_consumer(flow: Flow, topic: MakeTopic, cluster: Cluster) -> None:
+def test_worker_lines_reach_the_servers_log_with_level_and_consumer(
+    flow: Flow, topic: MakeTopic, cluster: Cluster
+) -> None:
     name = topic()
     seen = cluster.log_size()
     flow.kafka.produce(name, ["1"])

@@ -18,7 +18,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 from pipeline_kafka.catalog import describe
 from pipeline_kafka.decoders import decode
 from pipeline_kafka.decoders.payload import Decoded, Reject
-from pipeline_kafka.model import Consumer
+from tests.models import consumer
 
 Connection = psycopg.Connection[Any]
 Rows = list[tuple[Any, ...]]
@@ -52,13 +52,6 @@ def decoded(admin: Connection, sent: list[Message], format: str, **settings: Any
         admin.execute("SET LOCAL search_path = pg_catalog")  # as the worker's session has it
         relation = describe(admin, admin.execute("SELECT to_regclass('public.t')::oid").fetchall()[0][0])
     return decode(consumer(format, **settings), relation, sent)
-
-
-def consumer(format: str, delimiter: str = "\t", quote: str | None = None, escape: str | None = None) -> Consumer:
-    return Consumer(
-        1, "events", 1, "t", "postgres", None, "", "g", format, delimiter, quote, escape,
-        10000, 32000000, 250, None, True, "dead_letter", "stop",
-    )  # fmt: skip
 
 
 def land(admin: Connection, batch: Decoded, look: LiteralString = "SELECT * FROM t") -> Landed:

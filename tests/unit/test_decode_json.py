@@ -8,19 +8,7 @@ from confluent_kafka import Message
 from pipeline_kafka.decoders import decode, syntax
 from pipeline_kafka.decoders.insert import insert
 from pipeline_kafka.decoders.payload import Misfit, Refused
-from pipeline_kafka.model import Column, Consumer, Relation
-
-
-def consumer(format: str) -> Consumer:
-    return Consumer(
-        1, "events", 1, "t", "postgres", None, "", "g", format, "\t", None, None,
-        10000, 32000000, 250, None, True, "dead_letter", "stop",
-    )  # fmt: skip
-
-
-def relation(**columns: str) -> Relation:
-    described = tuple(Column(name, type, type, "NULL", type == "generated") for name, type in columns.items())
-    return Relation(1, "public.t", "r", described, "")
+from tests.models import consumer, relation
 
 
 NO_ROW = "is not a row: send an object, or an array of objects"
