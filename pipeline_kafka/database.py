@@ -27,7 +27,9 @@ _SETTINGS = {
     "idle_session_timeout": "0",
     "lock_timeout": LOCK_TIMEOUT,
     "row_security": "on",
-    # The server must notice that a worker's machine is gone: its transaction holds offsets that another one needs.
+    # The server must notice that a worker is gone, with its process or with its machine: its transaction holds offsets
+    # that another one needs. In the middle of a statement PostgreSQL looks only where it is told to.
+    "client_connection_check_interval": "1s",
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",

@@ -15,6 +15,7 @@ from .pipeline import Pipeline
 from .place import Place
 from .runner import LAST_WAIT, Runner
 
+SMALL_GAP = 5_000  # messages that a consumer may be behind the others and be read together with them
 MAX_LANES = 4  # a group and worker: each has a connection to PostgreSQL and up to kafka.LANE_KBYTES of messages
 
 
@@ -24,15 +25,19 @@ class Lane(Runner):
     def __init__(self, place: Place, snapshot: Snapshot, slow: bool) -> None:
         super().__init__(place, snapshot)
         self.fronts: dict[TopicPartition, int] = {}  # the group's partitions, and how far it has read them
-        self.reached: dict[TopicPartition, int] = {}  # how far this one's rows are committed
+        self.reached: dict[TopicPartition, int] = {}  # how far it is in the database
         self._slow = slow
 
     def _after(self, pipeline: Pipeline) -> None:
         fronts = self.fronts
         pipeline.follow(fronts)
-        self.reached = pipeline.reached() or self.reached
-        if not self._slow and fronts and pipeline.has_reached(fronts):
+        self.reached = pipeline.reached()
+        if not self._slow and fronts and _little_left(self.reached, fronts):
             self.stop()
+
+
+def _little_left(reached: dict[TopicPartition, int], fronts: dict[TopicPartition, int]) -> bool:
+    return sum(max(fronts.get(key, 0) - offset, 0) for key, offset in reached.items()) <= SMALL_GAP
 
 
 class GroupRunner(Runner):

@@ -17,6 +17,7 @@ from . import consumer_state, dead_letters, offsets
 from .database import SEARCH_PATH
 from .decoders.payload import Decoded, Payload, Reject
 from .errors import Kind, Redefined, describe, kind_of
+from .log import logger
 from .model import Consumer, Relation, TopicPartition
 from .offsets import Move
 
@@ -91,7 +92,12 @@ def _failure(cursor: psycopg.Cursor[Any], work: Work, error: Exception) -> Failu
         consumer_state.stop(cursor, work.consumer, error.sqlstate, str(error))
         return Failure(retry_in=None)
     assert isinstance(error, psycopg.Error)
+    if not offsets.still(cursor, work.relation):
+        return Failure(retry_in=0.0, counts=False)
     sqlstate = error.sqlstate or "08006"
+    if sqlstate in _SLOW and (other := offsets.evict(cursor, work.consumer, work.moves)):
+        logger.warning("consumer %s: %s held its offsets and was ended", work.consumer, other)
+        return Failure(retry_in=0.0, counts=False)
     wait = consumer_state.note(cursor, work.consumer, sqlstate, describe(error), work.failures + 1)
     return Failure(wait, slow=sqlstate in _SLOW)
 
@@ -125,6 +131,8 @@ def _write(cursor: psycopg.Cursor[Any], work: Work) -> None:
             begin_part(cursor)
             offsets.claim(cursor, work.consumer, work.relation.version, work.moves)
             rejects += load_around(cursor, work.consumer, work.decoded.payload, error)
+        if not offsets.still(cursor, work.relation):  # claim() looked before the relation was locked
+            raise Redefined(f"{work.consumer}: the relation was changed")
     if rejects:
         rejects.sort(key=lambda reject: (reject.message.partition() or 0, reject.message.offset() or 0))
         _dispose(cursor, work.consumer, rejects)

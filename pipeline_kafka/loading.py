@@ -22,13 +22,13 @@ class Loading:
     def __init__(self, loader: Loader) -> None:
         self.loader = loader
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="loader")
-        self._works: list[Work] = []
+        self.works: list[Work] = []  # of the batch that is not settled yet
         self._future: Future[Outcomes] | None = None
 
     def start(self, works: list[Work]) -> None:
         """Begin to load a batch; the one before must be settled."""
         assert self._future is None
-        self._works = works
+        self.works = works
         self._future = self._thread.submit(self.loader.load, works)
 
     def started(self) -> bool:
@@ -50,8 +50,9 @@ class Loading:
             wait([future], min(STAY_EVERY, max(until - time.monotonic(), 0.1)))
             if future.done():
                 self._future = None
+                works, self.works = self.works, []
                 outcomes = future.result()
-                return [(work, outcomes[work.consumer.id]) for work in self._works]
+                return [(work, outcomes[work.consumer.id]) for work in works]
             if patience == math.inf:
                 stay()
             elif time.monotonic() >= until:

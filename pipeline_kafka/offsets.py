@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 
 from .errors import PositionLost, Redefined
-from .model import Consumer, TopicPartition
+from .model import Consumer, Relation, TopicPartition
 
 
 @dataclass(slots=True)
@@ -86,6 +86,18 @@ UPDATE pipeline_kafka.offsets SET next_offset = %s, lost = lost + %s, topic_id =
 WHERE consumer_id = %s AND topic = %s AND partition = %s AND next_offset = %s
 """
 
+# Row locks live in the rows: xmax is the transaction that holds one, and pg_locks knows whose that is.
+_EVICT = """
+SELECT a.application_name, pg_terminate_backend(a.pid)
+FROM pipeline_kafka.offsets o
+JOIN unnest(%s::text[], %s::int[]) AS n(topic, partition) USING (topic, partition)
+JOIN pg_locks l ON l.locktype = 'transactionid' AND l.transactionid = o.xmax AND l.mode = 'ExclusiveLock' AND l.granted
+JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE o.consumer_id = %s AND a.pid <> pg_backend_pid() AND a.usename = session_user AND a.wait_event = 'ClientRead'
+  AND a.application_name ^@ 'pipeline_kafka loader '
+LIMIT 1
+"""
+
 Standing = dict[tuple[int, TopicPartition], int]  # (consumer's id, partition) -> next offset
 
 
@@ -116,6 +128,23 @@ def claim(cursor: psycopg.Cursor[Any], consumer: Consumer, version: str, moves: 
         )
     if row[1] != version:
         raise Redefined(f"{consumer}: the relation was changed")
+
+
+def evict(cursor: psycopg.Cursor[Any], consumer: Consumer, keys: Iterable[TopicPartition]) -> str | None:
+    """End the session of a worker that holds one of these offsets and says nothing, and return its name; None if none.
+
+    A worker that was stopped in the middle of a transaction, or whose network was, has lost its partitions to this one
+    and keeps it from moving them. Nothing is lost by it: if it wakes up, it reads on from what is committed.
+    """
+    keys = list(keys)
+    row = cursor.execute(_EVICT, ([k.topic for k in keys], [k.partition for k in keys], consumer.id)).fetchone()
+    return row[0] if row else None
+
+
+def still(cursor: psycopg.Cursor[Any], relation: Relation) -> bool:
+    """Tell whether a relation is defined as it was described. What was written to it keeps it so until commit."""
+    row = cursor.execute("SELECT pipeline_kafka.relation_version(%s::oid)", (relation.oid,)).fetchone()
+    return row is not None and row[0] == relation.version
 
 
 def count(cursor: psycopg.Cursor[Any], consumer: Consumer, bad: Mapping[TopicPartition, int], skipped: bool) -> None:

@@ -36,7 +36,6 @@ IDLE_WAIT = 0.25  # seconds a poll waits for a first message: how soon a change 
 BUSY_WAIT = 0.005  # the same while a batch is being loaded
 TELL_EVERY = 1.0  # seconds between commits to Kafka, and between looks at the watermarks
 PATIENCE = 3.0  # seconds a statement of one consumer may take while others wait for it
-SMALL_GAP = 5_000  # messages that a consumer may be behind the others and be read together with them
 REVOKE_WAIT = 30.0  # seconds a load may take to end when its partitions are asked for
 
 
@@ -117,9 +116,14 @@ class Pipeline:
 
     def _tell_kafka(self) -> None:
         """Best effort: PostgreSQL already knows, and it is PostgreSQL that is asked where to go on."""
-        if self.place.lane_of is None and (reached := self.reached()) is not None:
+        if self.place.lane_of is None:
+            reached = self.reached()
             self._reader.commit({key: offset for key, offset in reached.items() if self._told.get(key) != offset})
             self._told = reached
+
+    def reached(self) -> dict[TopicPartition, int]:
+        """Return how far the consumers of each partition are in the database: without what is being loaded."""
+        return self._routes.reached(self._reader.positions, [work.moves for work in self._loading.works])
 
     # Reading ------------------------------------------------------------------------------------------------
 
@@ -204,7 +208,11 @@ class Pipeline:
 
     def _settle(self, patience: float = math.inf) -> None:
         """Wait for the batch being loaded, and take note of how it ended. Raises what the loader raised."""
-        outcomes = self._loading.settle(patience, self._reader.stay)
+        try:
+            outcomes = self._loading.settle(patience, self._reader.stay)
+        except Exception:
+            self._routes.forget(list(self._reader.positions))  # where they stand now, only the database knows
+            raise
         for work, failure in outcomes:
             self._take_note(work.consumer, failure, work.moves)
         if outcomes:
@@ -226,8 +234,8 @@ class Pipeline:
         return self._routes.apart
 
     def note_lane(self, consumer_id: int, reached: Mapping[TopicPartition, int]) -> None:
-        """Note how far a lane has come, for Kafka to be told of it."""
-        self._routes.standing.update({(consumer_id, k): reached[k] for k in self._reader.positions if k in reached})
+        """Take note of how far a consumer is in its lane: Kafka is told from here."""
+        self._routes.advance(consumer_id, reached)
 
     def readmit(self, consumer_id: int) -> None:
         """Take a consumer back whose lane has ended, from where it stands now."""
@@ -238,15 +246,6 @@ class Pipeline:
         """In a lane: read those of these partitions that its consumer reads."""
         mine = [key for key in keys if self._routes.of_topic(key.topic)]
         self._reader.follow(mine)
-
-    def reached(self) -> dict[TopicPartition, int] | None:
-        """Return the offset that all consumers of each partition have reached; None while a batch is being loaded."""
-        return None if self._loading.started() else self._routes.reached(self._reader.positions)
-
-    def has_reached(self, fronts: Mapping[TopicPartition, int]) -> bool:
-        """In a lane: tell whether little is left of what lies before these offsets."""
-        standing = self._routes.reached(self._reader.positions)
-        return sum(max(fronts.get(key, 0) - offset, 0) for key, offset in standing.items()) <= SMALL_GAP
 
     # Where to read ------------------------------------------------------------------------------------------
 

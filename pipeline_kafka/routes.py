@@ -101,6 +101,11 @@ class Routes:
             if (consumer.id, key) in self.standing:
                 self.standing[consumer.id, key] = min(self.standing[consumer.id, key], move.start)
 
+    def advance(self, consumer_id: int, reached: Mapping[TopicPartition, int]) -> None:
+        """Let a consumer that is set apart stand where its lane has come to."""
+        known = {(consumer_id, key): offset for key, offset in reached.items()}
+        self.standing.update({place: offset for place, offset in known.items() if place in self.standing})
+
     def forget(self, keys: Iterable[TopicPartition]) -> None:
         """Drop where consumers stand in these partitions."""
         going = set(keys)
@@ -137,9 +142,15 @@ class Routes:
         """Return where to read each partition from: the least offset of those it goes to; left out if there is none."""
         return self._least(keys, resting=False)
 
-    def reached(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset that all consumers of each partition have reached: what Kafka is told."""
-        return self._least(keys, resting=True)
+    def reached(
+        self, keys: Iterable[TopicPartition], loading: Iterable[Mapping[TopicPartition, Move]]
+    ) -> dict[TopicPartition, int]:
+        """Return the offset that all consumers of each partition have passed but for these moves: Kafka is told it."""
+        least = self._least(keys, resting=True)
+        for moves in loading:
+            for key in moves.keys() & least.keys():
+                least[key] = min(least[key], moves[key].start)
+        return least
 
     def _least(self, keys: Iterable[TopicPartition], resting: bool) -> dict[TopicPartition, int]:
         least = {}

@@ -28,6 +28,7 @@ LOCK_CLASS = 1801545323  # "kafk": the class of the advisory locks that slots ar
 FIRST_FREE_SLOT = 100  # where workers that are started by hand look for a slot of their own
 LOOK_EVERY = 1.0  # seconds between looks at what is not notified of
 TELL_EVERY = 5.0  # seconds between rows about this worker
+SLOT_WAIT = 15.0  # seconds the server may take to notice that a slot's last process is gone
 RELOAD_EVERY = 10.0  # seconds between readings of the catalog without a notification
 
 _DATABASE_WANTED = """
@@ -92,13 +93,23 @@ class Worker:
 
     def _take_slot(self, slot: int | None) -> int:
         if slot is not None:
-            if not self._lock(slot):
-                raise NothingToDo(f"slot {slot} is already run by another worker")
+            self._wait_for_slot(slot)
             return slot
         slot = FIRST_FREE_SLOT
         while not self._lock(slot):
             slot += 1
         return slot
+
+    def _wait_for_slot(self, slot: int) -> None:
+        """Take a slot; where it is taken, by a session whose process was killed just now or by another worker.
+
+        Which of them cannot be told but by waiting, and to leave at once would leave the slot to nobody.
+        """
+        until = time.monotonic() + SLOT_WAIT
+        while not self._lock(slot):
+            if time.monotonic() >= until:
+                raise NothingToDo(f"slot {slot} is already run by another worker")
+            time.sleep(0.1)
 
     def _lock(self, slot: int) -> bool:
         row = self._connection.execute("SELECT pg_try_advisory_lock(%s, %s)", (LOCK_CLASS, slot)).fetchone()
