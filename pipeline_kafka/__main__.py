@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import signal
 import sys
@@ -22,6 +23,7 @@ from .worker import Worker
 
 # What the shim in workers/pipeline_kafka.c reads: 0 is "not needed", anything else "start me again".
 EXIT_FAILED, EXIT_NOT_NEEDED, EXIT_LET_GO = 1, 2, 75
+M_ARENA_MAX = -8  # glibc's malloc.h
 GRACE = 4.5  # seconds after SIGTERM until the process ends whatever it is doing
 
 
@@ -70,6 +72,7 @@ def _status(arguments: argparse.Namespace) -> int:
 
 def _worker(arguments: argparse.Namespace) -> int:
     log.set_up(arguments.log_level)
+    _keep_memory_together()
     stopping = threading.Event()
     failures = 0
     while True:
@@ -81,6 +84,12 @@ def _worker(arguments: argparse.Namespace) -> int:
         failures = 1 if time.monotonic() - begun > HEALTHY else failures + 1
         if stopping.wait(backoff(failures)):
             return 0
+
+
+def _keep_memory_together() -> None:
+    """Let glibc's allocator use two arenas and not eight a core: what each thread's keeps is never given back."""
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)
 
 
 def _work(arguments: argparse.Namespace, stopping: threading.Event) -> int:

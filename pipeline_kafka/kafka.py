@@ -39,10 +39,10 @@ _DEFAULTS: Settings = {
     "isolation.level": "read_committed",
     "session.timeout.ms": 10_000,
     "max.poll.interval.ms": 300_000,
-    "queued.max.messages.kbytes": 32_768,
+    "queued.max.messages.kbytes": 16_384,
     "queued.min.messages": 100_000,
     "fetch.queue.backoff.ms": 5,
-    "fetch.max.bytes": 16_777_216,
+    "fetch.max.bytes": 8_388_608,
     "fetch.message.max.bytes": 1_048_576,
     "fetch.error.backoff.ms": 100,
     "fetch.wait.max.ms": 1_000,  # the broker answers at once when there is a message: this is the idle pace

@@ -18,7 +18,7 @@ from confluent_kafka import Message
 from ..model import Column, Relation
 from .names import identifier
 
-_PIECE = 1 << 20  # bytes, about: what is joined and sent at a time
+_PIECE = 1 << 20  # bytes, about: what is joined at a time
 _LAST_NAME = re.compile(r'(?:"((?:[^"]|"")*)"|([^".]+))$')
 
 
@@ -59,8 +59,8 @@ class CopyPayload:
     def load(self, cursor: psycopg.Cursor[Any], start: int, stop: int) -> int:
         """Write messages[start:stop]; see Payload."""
         with cursor.copy(self._statement) as copy:
-            for piece in _pieces(self._fragments[start:stop]):
-                copy.write(piece)
+            for piece in pieces(self._fragments[start:stop]):
+                copy.write(b"\n".join([*piece, b""]))
         return cursor.rowcount
 
     def locate(self, error: psycopg.Error, start: int) -> int | None:
@@ -80,12 +80,12 @@ class CopyPayload:
         return list(accumulate(fragment.count(b"\n") + 1 for fragment in self._fragments))
 
 
-def _pieces(fragments: Sequence[bytes]) -> Iterator[bytes]:
-    """Join fragments to pieces of about _PIECE bytes, so that a large batch is not held twice."""
-    total = sum(map(len, fragments))
-    step = max(1, _PIECE * len(fragments) // (total + 1))
-    for first in range(0, len(fragments), step):
-        yield b"\n".join([*fragments[first : first + step], b""])
+def pieces(values: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """Part values into runs of about _PIECE bytes: what works on all bytes of a run at once copies no more."""
+    total = sum(map(len, values))
+    step = max(1, _PIECE * len(values) // (total + 1))
+    for first in range(0, len(values), step):
+        yield values[first : first + step]
 
 
 def _last_name(qualified: str) -> str:

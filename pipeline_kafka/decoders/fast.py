@@ -21,7 +21,7 @@ import msgspec
 from confluent_kafka import Message
 
 from ..model import Column, Relation
-from .copying import CopyPayload
+from .copying import CopyPayload, pieces
 from .framing import prefixes
 from .metadata import Field
 from .payload import Payload, fillable
@@ -70,20 +70,28 @@ def decode(relation: Relation, fields: Sequence[Field], messages: Sequence[Messa
     if known is None or not messages:
         return None
     values = [message.value() or b"" for message in messages]
-    if not b"".join(values).isascii() and not all(map(_is_utf8, values)):
-        return None
-    try:
-        objects = list(map(known.decode, values))
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    columns, lines = _lines(known, objects)
-    if lines is None:
-        return None
+    columns: list[Column] = []
+    lines: list[bytes] = []
+    for piece in pieces(values):
+        named, more = _cut(known, piece)
+        if more is None or (columns and named != columns):
+            return None
+        columns = named
+        lines += more
     way = style("\t", frame)
     if fields:
         lines = [prefix + line for prefix, line in zip(prefixes(fields, messages, way), lines, strict=True)]
     targets = [*(field.column for field in fields), *columns]
     return CopyPayload(relation, targets, way.options, messages, lines, way.skew)
+
+
+def _cut(known: Layout, values: Sequence[bytes]) -> tuple[list[Column], list[bytes] | None]:
+    if not b"".join(values).isascii() and not all(map(_is_utf8, values)):
+        return [], None
+    try:
+        return _lines(known, list(map(known.decode, values)))
+    except (msgspec.DecodeError, RecursionError):
+        return [], None
 
 
 def _lines(known: Layout, objects: list[Any]) -> tuple[list[Column], list[bytes] | None]:

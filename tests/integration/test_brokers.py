@@ -39,18 +39,6 @@ def test_brokers_are_added_and_removed(admin: Connection) -> None:
     assert "pipeline_kafka.brokers" in (refused.value.diag.message_hint or "")
 
 
-@pytest.mark.parametrize(
-    "host",
-    ["", "kafka1", "kafka1:", ":9092", "kafka1:0", "kafka1:65536", "kafka1:99999999999999999999", "kafka1:port",
-     "2001:db8::1:9092", "[2001:db8::1]", "a b:9092", "good:9092,", "good:9092,bad", "PLAINTEXT://a:9092", "a:1\n"],
-)  # fmt: skip
-def test_what_is_no_host_and_port_is_refused(admin: Connection, host: str) -> None:
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="is not host:port") as refused:
-        admin.execute("SELECT pipeline_kafka.add_broker(%s)", [host])
-    assert "kafka1.example:9092" in (refused.value.diag.message_hint or "")
-    assert brokers(admin) == []
-
-
 def test_a_property_is_set_changed_and_unset(admin: Connection) -> None:
     for value in ("5000", "6000"):
         admin.execute("SELECT pipeline_kafka.set_property('session.timeout.ms', %s)", [value])
@@ -59,39 +47,6 @@ def test_a_property_is_set_changed_and_unset(admin: Connection) -> None:
     assert shown(admin) == {}
     with pytest.raises(psycopg.errors.UndefinedObject, match=r'"session\.timeout\.ms" is not set'):
         admin.execute("SELECT pipeline_kafka.unset_property('session.timeout.ms')")
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "reason"),
-    [
-        ("no.such.property", "1", "No such configuration property"),
-        ("session.timeout.ms", "soon", "session.timeout.ms"),
-        ("session.timeout.ms", "-1", "session.timeout.ms"),
-        ("security.protocol", "carrier pigeon", "security.protocol"),
-        ("Session.Timeout.Ms", "5000", "No such configuration property"),
-    ],
-)
-def test_what_librdkafka_refuses_is_refused_in_its_words(admin: Connection, name: str, value: str, reason: str) -> None:
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match=f'does not take property "{name}".*{reason}'):
-        admin.execute("SELECT pipeline_kafka.set_property(%s, %s)", [name, value])
-    assert stored(admin) == {}
-
-
-@pytest.mark.parametrize(
-    ("name", "remedy"),
-    [
-        ("group.id", "group_id"),
-        ("bootstrap.servers", "add_broker"),
-        ("metadata.broker.list", "add_broker"),
-        ("auto.offset.reset", "start_offset"),
-        ("enable.auto.commit", "after the rows"),
-        ("group.instance.id", "slot"),
-    ],
-)
-def test_what_the_worker_sets_itself_is_refused_with_the_remedy(admin: Connection, name: str, remedy: str) -> None:
-    with pytest.raises(psycopg.errors.InvalidParameterValue, match="is set by the worker itself") as refused:
-        admin.execute("SELECT pipeline_kafka.set_property(%s, 'x')", [name])
-    assert remedy in (refused.value.diag.message_hint or "")
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])

@@ -9,6 +9,8 @@ import pytest
 
 from tests.fix_cluster import Connection
 
+pytestmark = pytest.mark.usefixtures("no_local_workers")
+
 OURS = "pronamespace = 'pipeline_kafka'::regnamespace"
 
 
@@ -83,51 +85,6 @@ def test_what_is_rolled_back_has_not_happened(admin: Connection) -> None:
     assert names(admin, "SELECT enabled FROM pipeline_kafka.consumers") == [True]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("format => 'xml'", "xml"),
-        ("delimiter => ''", "delimiter"),
-        ("delimiter => 'ab'", '"ab"'),
-        ("delimiter => E'\\n'", "delimiter"),
-        ("delimiter => '\\'", "delimiter"),
-        ("delimiter => 'a'", "delimiter"),
-        ("format => 'csv', quote => '«'", "«"),
-        ("quote => '''' ", "csv"),
-        ("format => 'json', escape => '|'", "csv"),
-        ("format => 'csv', delimiter => '\"'", "delimiter"),
-        ("format => 'csv', delimiter => ';', quote => ';'", "delimiter"),
-        ("batchsize => 0", "batchsize"),
-        ("batchsize => 1000001", "batchsize"),
-        ("maxbytes => 0", "maxbytes"),
-        ("parallelism => 0", "parallelism"),
-        ("parallelism => 1025", "parallelism"),
-        ("timeout => -1", "timeout"),
-        ("timeout => 60001", "timeout"),
-        ("start_offset => -3", "start_offset"),
-        ("on_error => 'panic'", "on_error"),
-        ("on_offset_lost => 'panic'", "on_offset_lost"),
-        ("group_id => ''", "group_id"),
-    ],
-)
-def test_wrong_arguments_are_named(admin: Connection, arguments: str, said: str) -> None:
-    admin.execute("CREATE TABLE t (id int)")
-    with pytest.raises((psycopg.errors.InvalidParameterValue, psycopg.errors.CheckViolation)) as refused:
-        admin.execute(f"SELECT pipeline_kafka.consume_begin('topic', 't', {arguments})".encode())
-    diag = refused.value.diag
-    assert said in (diag.message_primary or "")
-    assert diag.message_hint, diag.message_primary
-    assert names(admin, "SELECT topic FROM pipeline_kafka.consumers") == []
-
-
-@pytest.mark.parametrize("topic", ["", "a b", "a/b", ".", "..", "naïve", "x" * 250, "^", "^(unclosed"])
-def test_what_cannot_be_a_topic_is_refused(admin: Connection, topic: str) -> None:
-    admin.execute("CREATE TABLE t (id int)")
-    with pytest.raises(psycopg.errors.DataError) as refused:
-        admin.execute("SELECT pipeline_kafka.consume_begin(%s, 't')", [topic])
-    assert refused.value.diag.message_hint, refused.value.diag.message_primary
-
-
 def test_ending_what_is_not_there_is_an_error_that_says_where_to_look(admin: Connection) -> None:
     admin.execute("CREATE TABLE t (id int)")
     with pytest.raises(psycopg.errors.UndefinedObject, match=r"no consumer topic -> public\.t") as refused:
@@ -142,6 +99,4 @@ def test_a_consumer_without_a_broker_is_warned_of(admin: Connection) -> None:
     admin.add_notice_handler(lambda notice: said.append(f"{notice.message_primary} {notice.message_hint}"))
     admin.execute("CREATE TABLE t (id int)")
     admin.execute("SELECT pipeline_kafka.consume_begin('topic', 't')")
-    assert len(said) == 1
-    assert "no broker" in said[0]
-    assert "add_broker" in said[0]
+    assert [("add_broker" in line) for line in said if "no broker" in line] == [True]

@@ -15,6 +15,7 @@ from tests.fix_report import Watch
 from tests.integration.flow import Flow
 from tests.testbed.cluster import Cluster
 from tests.testbed.database import Database
+from tests.testbed.ports import free_port
 from tests.testbed.wait import wait_until
 
 SHIMS = """
@@ -26,7 +27,7 @@ WHERE backend_type = 'pipeline_kafka worker' AND application_name ^@ (
 
 def slots(connection: Connection) -> list[int]:
     """The slots of this database for which the server keeps a worker."""
-    return sorted(int(name.rpartition("/")[2]) for (name,) in connection.execute(SHIMS))
+    return sorted({int(name.rpartition("/")[2]) for (name,) in connection.execute(SHIMS)})
 
 
 def wait_slots(connection: Connection, expected: list[int]) -> None:
@@ -63,8 +64,9 @@ def test_a_savepoint_that_is_kept_starts_its_workers(flow: Flow, topic: MakeTopi
 def test_workers_end_with_the_last_consumer_and_come_back_with_the_next(flow: Flow, topic: MakeTopic) -> None:
     name = topic()
     flow.admin.execute("CREATE TABLE t (id int); CREATE TABLE u (id int)")
-    flow.begin(name, "t", parallelism=2)
-    flow.begin(name, "u")
+    with flow.admin.transaction():
+        flow.begin(name, "t", parallelism=2)
+        flow.begin(name, "u")
     wait_slots(flow.admin, [0, 1])
     flow.end(name, "t")
     wait_slots(flow.admin, [0])
@@ -128,6 +130,19 @@ def test_a_database_is_dropped_though_its_workers_run(
             "the workers are gone",
             accept=lambda row: row == (0,),
         )
+
+
+def test_a_database_is_dropped_though_its_workers_wait_for_kafka(
+    admin: Connection, cluster: Cluster, database: Database
+) -> None:
+    admin.execute("CREATE TABLE t (id int)")
+    admin.execute("SELECT pipeline_kafka.add_broker(%s)", [f"127.0.0.1:{free_port()}"])
+    admin.execute("SELECT pipeline_kafka.consume_begin('any', 't')")
+    running = "SELECT count(*) FROM pipeline_kafka.workers_status WHERE state = 'running'"
+    wait_until(lambda: admin.execute(running).fetchone(), "the worker runs", accept=lambda row: row == (1,))
+    admin.close()
+    with cluster.connect() as postgres:
+        postgres.execute(f"DROP DATABASE {database.name}")
 
 
 def test_a_database_is_renamed_though_its_workers_run(
@@ -232,3 +247,19 @@ def test_more_workers_than_there_is_room_for_are_told_of(
         small.kafka.produce(name, ["1"])
         small.read(name)
         assert small.column("SELECT id FROM t") == [1]
+
+
+def test_many_consumers_begun_in_a_row_need_one_worker(flow: Flow, topic: MakeTopic, small_database: Database) -> None:
+    name = topic()
+    said: list[str] = []
+    with small_database.connect() as admin:
+        link(admin, flow.kafka.bootstrap)
+        small = Flow(admin, flow.kafka)
+        admin.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
+        for table in "abcde":
+            admin.execute(f"CREATE TABLE {table} (id int)")
+        for table in "abcde":
+            small.begin(name, table)
+        assert [line for line in said if "could be started" in line] == []
+        small.kafka.produce(name, ["1"])
+        small.read(name)

@@ -82,7 +82,7 @@ def test_a_consumer_that_fails_holds_nobody_up_and_misses_nothing() -> None:
     made.retreat(slow, parts[1].moves)
     made.settle(fast, None)
     assert made.wanted([P0]) == {P0: 5}
-    assert made.reached([P0]) == {P0: 0}
+    assert made.reached([P0], []) == {P0: 0}
     assert offsets(made, batch(5, 6)) == {2: [5]}
 
 
