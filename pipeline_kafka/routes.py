@@ -87,6 +87,14 @@ class Routes:
         rest = self._rests.get(consumer.id)
         return rest.failures if rest else 0
 
+    def inherit(self, failures: Mapping[int, int]) -> None:
+        """Put on trial consumers (by id) that others left failing: a worker that is gone, or the group of a lane.
+
+        They are tried at once, and their going on is noted.
+        """
+        for consumer_id, count in failures.items():
+            self._rests.setdefault(consumer_id, Rest(count, 0.0, on_trial=True))
+
     def settle(self, consumer: Consumer, failure: Failure | None) -> None:
         """Take up how a consumer's part of a batch ended."""
         if failure is None:

@@ -58,6 +58,7 @@ def stand(connection: Connection, admin: AdminClient, routes: Routes, keys: list
             offsets.add(connection, consumer, {key: starts[key] for c, key in missing if c is consumer})
         standing = offsets.read(connection, routes.consumers, keys)
     routes.standing.update(standing)
+    routes.inherit(consumer_state.failing(connection, routes.consumers))
     foreign = offsets.mark_topics(connection, routes.consumers, keys, ids)
     said = "topic {key.topic} was deleted and made again: {key} holds offsets {low} to {high} now"
     return _lose(connection, admin, routes, foreign, said)

@@ -10,7 +10,6 @@ from pipeline_kafka.decoders.insert import insert
 from pipeline_kafka.decoders.payload import Misfit, Refused
 from tests.models import consumer, relation
 
-
 NO_ROW = "is not a row: send an object, or an array of objects"
 NO_TEXT = "; JSON is sent as UTF-8"
 TOO_DEEP = "JSON nested too deeply: a worker takes about 900 levels"
