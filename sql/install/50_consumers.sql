@@ -134,6 +134,7 @@ BEGIN
     IF wanted.topic ^@ '^' THEN
         PERFORM pipeline_kafka.check_pattern(wanted.topic);
     END IF;
+    PERFORM pipeline_kafka.check_copy(wanted), pipeline_kafka.check_json(wanted), pipeline_kafka.check_conflict(wanted);
 END $$;
 COMMENT ON FUNCTION pipeline_kafka.check_consumer(pipeline_kafka.consumers) IS
     'What consume_begin() checks before it stores anything; each error names the object and the remedy.';
@@ -143,10 +144,16 @@ RETURNS pipeline_kafka.consumers
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF wanted.format IS NULL THEN  -- a format that is given takes its own delimiter, quote and escape with it
+    IF wanted.format IS NULL THEN  -- a format that is given takes what goes with it along
         wanted.delimiter := coalesce(wanted.delimiter, known.delimiter);
         wanted.quote := coalesce(wanted.quote, known.quote);
         wanted.escape := coalesce(wanted.escape, known.escape);
+        wanted.null_string := coalesce(wanted.null_string, known.null_string);
+        wanted.header := coalesce(wanted.header, known.header);
+        wanted.unknown_fields := coalesce(wanted.unknown_fields, known.unknown_fields);
+    END IF;
+    IF wanted.on_conflict IS NULL THEN  -- and so does what is to be done where a key is there already
+        wanted.conflict_key := coalesce(wanted.conflict_key, known.conflict_key);
     END IF;
     wanted.format := coalesce(wanted.format, known.format, 'text');
     wanted.delimiter := coalesce(wanted.delimiter, E'\t');
@@ -156,12 +163,10 @@ BEGIN
     wanted.parallelism := coalesce(wanted.parallelism, known.parallelism, 1);
     wanted.timeout := coalesce(wanted.timeout, known.timeout, 250);
     wanted.on_error := coalesce(wanted.on_error, known.on_error, 'dead_letter');
-    wanted.null_string := coalesce(wanted.null_string, known.null_string);
-    wanted.header := coalesce(wanted.header, known.header, false);
-    wanted.unknown_fields := coalesce(wanted.unknown_fields, known.unknown_fields, 'ignore');
+    wanted.header := coalesce(wanted.header, false);
+    wanted.unknown_fields := coalesce(wanted.unknown_fields, 'ignore');
     wanted.on_null := coalesce(wanted.on_null, known.on_null, 'skip');
     wanted.on_conflict := coalesce(wanted.on_conflict, known.on_conflict, 'error');
-    wanted.conflict_key := coalesce(wanted.conflict_key, known.conflict_key);
     wanted.max_dead_letters := coalesce(wanted.max_dead_letters, known.max_dead_letters);
     wanted.on_offset_lost := coalesce(wanted.on_offset_lost, known.on_offset_lost, 'stop');
     RETURN wanted;
