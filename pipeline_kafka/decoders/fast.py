@@ -105,11 +105,18 @@ def _lines(known: Layout, objects: list[Any]) -> tuple[list[Column], list[bytes]
     text = b"\n" + b"\n".join(map(b"\t".join, map(_getter(named), objects))) + b"\n"
     if not _is_plain(text, len(objects), len(named)):
         return columns, None
+    if b"null" in text:  # while a string still has its quotes, and so is no null
+        text = _NULL.sub(rb"\\N", text)
+    return columns, _unquoted(text)[1:-1].split(b"\n")
+
+
+def _unquoted(text: bytes) -> bytes:
+    """Take the quotes of strings away: all there are, or those at a field's edges where one may hold an object."""
+    if b"{" not in text and b"[" not in text:
+        return text.replace(b'"', b"")
     for edge, bare in _EDGES:
         text = text.replace(edge, bare)
-    if b"null" in text:
-        text = _NULL.sub(rb"\\N", text)
-    return columns, text[1:-1].split(b"\n")
+    return text
 
 
 def _is_plain(text: bytes, rows: int, columns: int) -> bool:
