@@ -24,9 +24,8 @@ SELECT c.id, c.topic, c.relation::oid::int8 AS relation,
                    AND s.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
                  ORDER BY s.setrole = 0, s.setdatabase = 0 LIMIT 1), '"$user", public') AS search_path,
        coalesce(c.group_id, %(default_group)s) AS group_id,
-       c.format, c.delimiter, c.quote, c.escape, c.null_string, c.header, c.unknown_fields, c.batchsize, c.maxbytes,
-       c.timeout, c.start_offset, c.started, c.on_error, c.on_null, c.on_conflict, c.conflict_key, c.max_dead_letters,
-       c.on_offset_lost
+       c.format, c.delimiter, c.quote, c.escape, c.batchsize, c.maxbytes, c.timeout, c.start_offset, c.started,
+       c.on_error, c.on_offset_lost
 FROM pipeline_kafka.consumers c
 LEFT JOIN pg_class r ON r.oid = c.relation
 LEFT JOIN pg_namespace n ON n.oid = r.relnamespace

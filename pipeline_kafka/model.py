@@ -78,19 +78,12 @@ class Consumer:
     delimiter: str
     quote: str | None
     escape: str | None
-    null_string: str | None
-    header: bool
-    unknown_fields: str
     batchsize: int
     maxbytes: int
     timeout: int
     start_offset: int | None
     started: bool
     on_error: str
-    on_null: str
-    on_conflict: str
-    conflict_key: str | None
-    max_dead_letters: int | None
     on_offset_lost: str
 
     @property
