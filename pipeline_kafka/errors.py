@@ -55,6 +55,18 @@ def kind_of(sqlstate: str | None) -> Kind:
     return _KIND_OF_CLASS.get(sqlstate[:2], Kind.DATA)
 
 
+def kind_of_error(error: psycopg.Error) -> Kind:
+    """Return what kind of failure an error stands for.
+
+    A row that a policy of row security refuses has the code of a missing privilege (ExecWithCheckOptions in
+    PostgreSQL's execMain.c), but is a matter of that row: only the message tells.
+    """
+    message = error.diag.message_primary or ""
+    if error.sqlstate == "42501" and message.startswith("new row violates row-level security policy"):
+        return Kind.DATA
+    return kind_of(error.sqlstate)
+
+
 def describe(error: BaseException) -> str:
     """Return an error as one text a person can act on: message, detail, hint and, for COPY, the place."""
     if isinstance(error, KafkaException):

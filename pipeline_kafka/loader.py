@@ -16,7 +16,7 @@ import psycopg
 from . import consumer_state, dead_letters, offsets
 from .database import SEARCH_PATH
 from .decoders.payload import Decoded, Payload, Reject
-from .errors import Kind, Redefined, describe, kind_of
+from .errors import Kind, Redefined, describe, kind_of_error
 from .log import logger
 from .model import Consumer, Relation, TopicPartition
 from .offsets import Move
@@ -125,7 +125,7 @@ def _write(cursor: psycopg.Cursor[Any], work: Work) -> None:
             with as_owner(cursor, work.consumer):
                 work.decoded.payload.load(cursor, 0, len(work.decoded.payload))
         except psycopg.Error as error:
-            if cursor.connection.broken or kind_of(error.sqlstate) is not Kind.DATA:
+            if cursor.connection.broken or kind_of_error(error) is not Kind.DATA:
                 raise
             undo_part(cursor)
             begin_part(cursor)
@@ -158,7 +158,7 @@ def load_around(
             with as_owner(cursor, consumer):
                 payload.load(cursor, start, stop)
         except psycopg.Error as found:
-            if cursor.connection.broken or kind_of(found.sqlstate) is not Kind.DATA:
+            if cursor.connection.broken or kind_of_error(found) is not Kind.DATA:
                 raise
             cursor.execute("ROLLBACK TO SAVEPOINT range")
             if stop - start == 1:
