@@ -109,6 +109,8 @@ def _work(arguments: argparse.Namespace, stopping: threading.Event) -> int:
         return 0 if arguments.supervised else EXIT_NOT_NEEDED
     except LetGo as reason:
         logger.info("lets go: %s", reason)
+        if arguments.supervised:
+            os._exit(EXIT_LET_GO)  # the server rolls back what the other connections were doing
         return EXIT_LET_GO
     except psycopg.Error as error:
         logger.error("%s", describe(error))

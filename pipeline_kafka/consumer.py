@@ -23,6 +23,7 @@ from .model import TopicPartition
 _LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _FIRST_ASSIGNMENT = 5.0  # seconds until an assignment that never came is looked at as an empty one
+_METADATA_WAIT = 10.0  # seconds Kafka may take to say which partitions there are
 _SEEK_TRIES = 100
 _SLICE = 64  # the first slice of a batch, before the messages' size is known
 
@@ -81,10 +82,13 @@ class Reader:
         """Join anew where the first assignment does not fit the subscription.
 
         A static member that comes back is given what it had before, without a rebalance, even if it subscribes to
-        other topics now: the coordinator looks only at the assignor (KIP-345). Leaving first makes it assign anew.
+        other topics now or they have more partitions: the coordinator looks only at the assignor (KIP-345). Leaving
+        first makes it assign anew. Where others share the topics it is done too, since what is theirs cannot be told.
         """
         self._check_at = math.inf
-        if {key.topic for key in self.positions} != self._topics:
+        topics = self._kafka.list_topics(timeout=_METADATA_WAIT).topics
+        there = {TopicPartition(name, n) for name in self._topics & topics.keys() for n in topics[name].partitions}
+        if self.positions.keys() != there or self._topics - topics.keys():
             self._kafka.unsubscribe()
             self._subscribe(self._topics)
 

@@ -16,10 +16,14 @@ from .model import Consumer
 Cursor = psycopg.Cursor[Any]
 MAX_BACKOFF = 30.0  # seconds
 
+# By id and relation: where the extension was dropped and made again, ids begin anew, and this is another's.
+_STOP = """
+UPDATE pipeline_kafka.consumers SET enabled = false WHERE id = %s AND relation = %s::oid AND enabled
+"""
 _NOTE = """
 INSERT INTO pipeline_kafka.consumer_state (consumer_id, sqlstate, error, failures, retry_at)
 SELECT c.id, %(sqlstate)s, %(error)s, %(failures)s, clock_timestamp() + %(wait)s * interval '1 second'
-FROM pipeline_kafka.consumers c WHERE c.id = %(consumer)s AND c.enabled
+FROM pipeline_kafka.consumers c WHERE c.id = %(consumer)s AND c.relation = %(relation)s::oid AND c.enabled
 ON CONFLICT (consumer_id) DO UPDATE
 SET sqlstate = EXCLUDED.sqlstate, error = EXCLUDED.error, failed_at = EXCLUDED.failed_at,
     failures = EXCLUDED.failures, retry_at = EXCLUDED.retry_at
@@ -37,7 +41,7 @@ def note(cursor: Cursor, consumer: Consumer, sqlstate: str, error: str, failures
 def stop(cursor: Cursor, consumer: Consumer, sqlstate: str, error: str) -> None:
     """Disable a consumer, with the reason, until consume_begin() is called again."""
     _store(cursor, consumer, sqlstate, error, 1, None)
-    cursor.execute("UPDATE pipeline_kafka.consumers SET enabled = false WHERE id = %s AND enabled", (consumer.id,))
+    cursor.execute(_STOP, (consumer.id, consumer.relation))
     logger.error("consumer %s stopped: %s %s", consumer, sqlstate, error)
 
 
@@ -65,4 +69,4 @@ def backoff(failures: int) -> float:
 
 def _store(cursor: Cursor, consumer: Consumer, sqlstate: str, error: str, failures: int, wait: float | None) -> None:
     values = {"sqlstate": sqlstate, "error": error.replace("\0", "?"), "failures": failures, "wait": wait}
-    cursor.execute(_NOTE, {**values, "consumer": consumer.id})
+    cursor.execute(_NOTE, {**values, "consumer": consumer.id, "relation": consumer.relation})

@@ -84,9 +84,14 @@ def consumer_settings(
     }
 
 
-def admin_client(brokers: Iterable[str], properties: Iterable[tuple[str, str]]) -> AdminClient:
-    """Return a client for what is asked beside the messages: metadata and offsets."""
-    return AdminClient({**base_settings(brokers, properties), "logger": logger})  # type: ignore[dict-item]
+def admin_client(
+    brokers: Iterable[str], properties: Iterable[tuple[str, str]], on_error: Callable[[KafkaError], None]
+) -> AdminClient:
+    """Return a client for what is asked beside the messages: metadata and offsets.
+
+    ``on_error`` gets why a broker cannot be reached, which a request that timed out does not tell.
+    """
+    return AdminClient({**base_settings(brokers, properties), "logger": logger, "error_cb": on_error})  # type: ignore[dict-item]
 
 
 def error_of(exception: KafkaException) -> KafkaError:

@@ -38,7 +38,7 @@ WITH claimed AS (
                 %(nulls)s::int8[], %(timestamps)s::timestamptz[])
              AS n(topic, partition, start, next_offset, messages, nulls, last_timestamp),
          pipeline_kafka.consumers c
-    WHERE c.id = %(consumer)s AND c.enabled AND o.consumer_id = c.id
+    WHERE c.id = %(consumer)s AND c.relation = %(relation)s::oid AND c.enabled AND o.consumer_id = c.id
       AND o.topic = n.topic AND o.partition = n.partition AND o.next_offset = n.start
     RETURNING 1)
 SELECT (SELECT count(*) FROM claimed), pipeline_kafka.relation_version(%(relation)s::oid)

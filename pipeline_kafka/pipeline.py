@@ -55,7 +55,7 @@ class Pipeline:
         self._failed: set[int] = set()  # consumers' ids, since the partitions were last aligned
         self._connection = connect(place.dsn, f"pipeline_kafka loader {place.instance}")
         self._loading = Loading(Loader(self._connection))
-        self._admin = kafka.admin_client(snapshot.brokers, snapshot.properties)
+        self._admin = kafka.admin_client(snapshot.brokers, snapshot.properties, self._on_kafka_error)
         self._reader = Reader(
             kafka.consumer_settings(
                 snapshot.brokers, snapshot.properties, place.group, place.member, self._on_kafka_error
@@ -295,5 +295,6 @@ class Pipeline:
         self._align()
 
     def _on_kafka_error(self, error: KafkaError) -> None:
-        self.progress.last_error = error.str()
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # which follows a reason, and has none
+            self.progress.last_error = self.progress.broker_error = error.str()
         logger.warning("Kafka: %s", error.str())

@@ -18,6 +18,7 @@ class Progress:
     last_poll: float = 0.0
     last_progress: float = 0.0
     last_error: str | None = None
+    broker_error: str | None = None  # why a broker could not be reached, last
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,6 @@ class Runner:
         """What is done after each step."""
 
     def _say(self, error: Exception) -> None:
-        self.progress.last_error = describe(error)
+        self.progress.last_error = "; ".join(filter(None, [describe(error), self.progress.broker_error]))
         logger.warning("group %s: %s: %s", self.place.group, type(error).__name__, describe(error))
         logger.debug("group %s", self.place.group, exc_info=error)

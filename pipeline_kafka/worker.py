@@ -64,6 +64,7 @@ class Worker:
         self._started_at = datetime.now(UTC)
         self._wake, self._waker = os.pipe()
         self._stopping = False
+        self._lets_go = False
         self._runners: dict[str, GroupRunner] = {}
         self._told: dict[TopicPartition, tuple[int, int]] = {}
         self._connection = connect(dsn, "pipeline_kafka worker")
@@ -195,6 +196,7 @@ class Worker:
         """Leave a database that somebody waits to drop, rename or copy: they give up after 5 seconds."""
         row = self._connection.execute(_DATABASE_WANTED, (self._database,)).fetchone()
         if row is not None and row[0]:
+            self._lets_go = self._local  # its process ends now: a pipeline may be waiting for Kafka longer than 5 s
             raise LetGo(f"database {self._name} is to be dropped, renamed or copied")
 
     # What is told -------------------------------------------------------------------------------------------
@@ -233,7 +235,8 @@ class Worker:
             runner.join(LAST_WAIT + 1.0)
 
     def _end(self) -> None:
-        self._finish(self._runners.values())
+        if not self._lets_go:
+            self._finish(self._runners.values())
         self._connection.close()
         logger.info("has left slot %d of database %s", self._slot, self._name)
 

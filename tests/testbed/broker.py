@@ -154,7 +154,7 @@ class Broker(Kafka):
         properties = self.folder / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()))
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        run(self._java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", properties))
+        run(self._java("kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", properties))
 
     def _properties(self) -> dict[str, str | int]:
         listeners = {"PLAINTEXT": self.address, "PROXIED": self.proxy_target, "CONTROLLER": self._controller}
