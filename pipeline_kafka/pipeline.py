@@ -3,8 +3,7 @@
 In: the catalog's snapshots, as they come. Out: rows, dead letters and offsets in PostgreSQL, then Kafka's commit.
 A lane is the same for a single consumer that would hold the others up: see lanes.py.
 
-Two threads: this one reads and decodes batch n+1 while the loader's writes batch n. The database connection is the
-loader's; this thread uses it only after settle(), when nothing is being loaded.
+This thread reads and decodes batch n+1 while the loader's writes batch n, and uses its connection only after settle().
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import psycopg
 from confluent_kafka import KafkaError
@@ -44,7 +44,7 @@ class Pipeline:
 
     def __init__(self, place: Place, snapshot: Snapshot, progress: Progress) -> None:
         self.place = place
-        self.snapshot = snapshot
+        self.snapshot = replace(snapshot, consumers=())  # the first step takes them up
         self.progress = progress
         self.watermarks: dict[TopicPartition, tuple[int, int]] = {}
         self.room_for_lanes = 0
@@ -63,7 +63,6 @@ class Pipeline:
             self._on_assign,
             self._on_revoke,
         )
-        self._take_up(snapshot)
 
     def step(self, snapshot: Snapshot) -> None:
         """Take what has come, decode it while the batch before is loaded, and hand it to the loader.
@@ -96,6 +95,7 @@ class Pipeline:
             self._settle(patience=wait)
         except Exception as error:
             logger.info("the batch in hand is left to whoever reads next: %s", error)
+        self._admin.poll(0)  # lets _on_kafka_error know why
         self._tell_kafka()
         if leave:
             self._reader.leave()
