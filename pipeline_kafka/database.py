@@ -10,6 +10,8 @@ from typing import Any
 
 import psycopg
 
+from .listening import ListeningCursor
+
 SEARCH_PATH = "pg_catalog, pg_temp"
 
 # Set in the session, over whatever ALTER ROLE or ALTER DATABASE says, because each of them would change what a
@@ -24,6 +26,7 @@ _SETTINGS = {
     "default_transaction_read_only": "off",
     "default_transaction_isolation": "read committed",
     "statement_timeout": "0",
+    "client_min_messages": "error",  # a trigger's notices would be sent, a row each, to nobody
     "idle_session_timeout": "0",
     "lock_timeout": LOCK_TIMEOUT,
     "row_security": "on",
@@ -58,6 +61,7 @@ def connect(dsn: str, application_name: str) -> psycopg.Connection[Any]:
         dsn,
         autocommit=True,
         application_name=application_name,
+        cursor_factory=ListeningCursor,
         connect_timeout=10,
         keepalives_idle=10,
         keepalives_interval=5,

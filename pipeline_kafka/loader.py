@@ -125,10 +125,12 @@ def _write(cursor: psycopg.Cursor[Any], work: Work) -> None:
             with as_owner(cursor, work.consumer):
                 work.decoded.payload.load(cursor, 0, len(work.decoded.payload))
         except psycopg.Error as error:
-            if cursor.connection.broken or kind_of_error(error) is not Kind.DATA:
+            if cursor.connection.broken or kind_of_error(error) is Kind.OUTAGE:
                 raise
             undo_part(cursor)
             begin_part(cursor)
+            if not _is_data(cursor, work.consumer, work.decoded.payload, error, 0, len(work.decoded.payload)):
+                raise
             offsets.claim(cursor, work.consumer, work.relation.version, work.moves)
             rejects += load_around(cursor, work.consumer, work.decoded.payload, error)
         if not offsets.still(cursor, work.relation):  # claim() looked before the relation was locked
@@ -158,9 +160,11 @@ def load_around(
             with as_owner(cursor, consumer):
                 payload.load(cursor, start, stop)
         except psycopg.Error as found:
-            if cursor.connection.broken or kind_of_error(found) is not Kind.DATA:
+            if cursor.connection.broken or kind_of_error(found) is Kind.OUTAGE:
                 raise
             cursor.execute("ROLLBACK TO SAVEPOINT range")
+            if not _is_data(cursor, consumer, payload, found, start, stop):
+                raise
             if stop - start == 1:
                 rejects.append(Reject(payload.messages[start], found.sqlstate or "", describe(found)))
                 start, size = stop, 1
@@ -170,6 +174,16 @@ def load_around(
             start, size = stop, size * 2
         cursor.execute("RELEASE SAVEPOINT range")
     return rejects
+
+
+def _is_data(
+    cursor: psycopg.Cursor[Any], consumer: Consumer, payload: Payload, error: psycopg.Error, start: int, stop: int
+) -> bool:
+    """Tell whether the messages [start, stop) are at fault, not how the relation is set up."""
+    if kind_of_error(error) is Kind.DATA:
+        return True
+    with as_owner(cursor, consumer):
+        return payload.unreadable(cursor, error, start, stop)
 
 
 def _next_size(payload: Payload, error: psycopg.Error, start: int, stop: int) -> int:

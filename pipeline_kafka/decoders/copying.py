@@ -74,6 +74,11 @@ class CopyPayload:
         index = bisect_left(self._last_lines, before + line)
         return index if index < len(self.messages) else None
 
+    def unreadable(self, cursor: psycopg.Cursor[Any], error: psycopg.Error, start: int, stop: int) -> bool:
+        """Tell whether a value is to blame: COPY names a column only while it reads one; see Payload."""
+        place = rf"^COPY {re.escape(self._name)}, line \d+, column "
+        return re.search(place, error.diag.context or "", re.MULTILINE) is not None
+
     @cached_property
     def _last_lines(self) -> list[int]:
         """The number of each message's last line, counted from 1 at the first message."""

@@ -55,6 +55,14 @@ def insert(
     return _statement(relation, targets, values, sources), parameters
 
 
+def reading(relation: Relation, shapes: Sequence[Shape], objects: object) -> tuple[bytes, list[object]]:
+    """Return a SELECT that reads the objects as an INSERT would, writes nothing, and its parameters."""
+    some = Shape().union(*shapes)
+    sources = _rows([column for column in fillable(relation) if column.name in some], objects)
+    calls = ", ".join(source.call for source in sources)
+    return f"SELECT FROM ROWS FROM ({calls}) AS r".encode() if sources else b"SELECT", [s.parameter for s in sources]
+
+
 def array(values: Iterable[str | None]) -> str:
     """Return values as an array constant; None is NULL."""
     return "{" + ",".join(map(_element, values)) + "}"

@@ -16,7 +16,7 @@ from psycopg.types.json import Json
 
 from ..model import Consumer, Relation
 from . import document, fast, syntax
-from .insert import Shape, insert
+from .insert import Shape, insert, reading
 from .metadata import Field, texts
 from .payload import Payload, Refused, Reject, fillable
 
@@ -102,6 +102,16 @@ class Rows:
     def locate(self, error: psycopg.Error, start: int) -> int | None:
         """Return None: json_to_recordset() does not say which row it failed at."""
         return None
+
+    def unreadable(self, cursor: psycopg.Cursor[Any], error: psycopg.Error, start: int, stop: int) -> bool:
+        """Tell whether a value is to blame, by reading them without the relation and its triggers; see Payload."""
+        shapes = self._shapes[self._first[start] : self._first[stop]]
+        try:
+            with cursor.connection.transaction():
+                cursor.execute(*reading(self._relation, shapes, _array_of(self._fragments[start:stop])))
+        except psycopg.Error as again:
+            return again.sqlstate == error.sqlstate
+        return False
 
     def _a_row_each(self, values: Sequence[str | None], start: int) -> Iterator[str | None]:
         """Repeat a value of each message from ``start`` on for each row of it."""

@@ -59,6 +59,13 @@ class Payload(Protocol):
         A hint: a value in the message can imitate the server's words. None where the error names no line.
         """
 
+    def unreadable(self, cursor: psycopg.Cursor[Any], error: psycopg.Error, start: int, stop: int) -> bool:
+        """Tell whether load(cursor, start, stop) failed with ``error`` because a value is none of its column's type.
+
+        A type's input function may refuse one with any SQLSTATE: that of regclass with undefined_table, those of
+        tsquery and jsonpath with syntax_error. The error must have been undone.
+        """
+
 
 class Decoded(NamedTuple):
     """A batch for one consumer. ``nulls`` counts tombstones, which are passed over."""

@@ -154,6 +154,7 @@ class Broker(Kafka):
         properties = self.folder / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()))
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # In one word: an id may begin with a hyphen.
         run(self._java("kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", properties))
 
     def _properties(self) -> dict[str, str | int]:

@@ -106,7 +106,7 @@ class Proxy:
         try:
             target_reader, target_writer = await asyncio.open_connection(*self.target)
             writers.append(target_writer)
-            await asyncio.gather(self._forward(reader, target_writer), self._forward(target_reader, writer))
+            await _together(self._forward(reader, target_writer), self._forward(target_reader, writer))
         except (OSError, asyncio.CancelledError):
             # One side reset the connection, or is not there, or cut() came: so it is for the other side.
             _reset(writers)
@@ -120,7 +120,7 @@ class Proxy:
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         pieces: _Pieces = asyncio.Queue(UNDER_WAY)
-        await asyncio.gather(self._take(reader, pieces), self._give(pieces, writer))
+        await _together(self._take(reader, pieces), self._give(pieces, writer))
 
     async def _take(self, reader: asyncio.StreamReader, pieces: _Pieces) -> None:
         while data := await reader.read(CHUNK):
@@ -136,6 +136,17 @@ class Proxy:
             writer.write(data)
             await writer.drain()
         writer.write_eof()
+
+
+async def _together(*ways: Coroutine[Any, Any, None]) -> None:
+    """Run them to their end. When one fails or this is cancelled, the others are ended too, which gather() does not."""
+    tasks = [asyncio.ensure_future(way) for way in ways]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _reset(writers: list[asyncio.StreamWriter]) -> None:

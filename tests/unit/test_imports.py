@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "pipeline_kafka"
 # A module imports from lines above its own only. A new module gets its place here first.
 ORDER = [
     {"__init__"},
-    {"model", "log", "errors"},
+    {"model", "log", "errors", "listening"},
     {"place", "message", "database", "kafka", "batch", "catalog", "offsets", "consumer_state"},
     {"decoders", "consumer"},
     {"dead_letters"},
