@@ -1,7 +1,9 @@
-# For developers: deps, installed, lint, test, demo, bench. Included by the Makefile.
+# For developers: deps, installed, lint, test, demo, bench, faults, fuzz, soak. Included by the Makefile.
 #
 #   make test T=tests/unit     a part           make test PYTEST_ARGS=-x    pytest's options
 #   make test N=0              in one process   make demo KEEP=1            leave it running
+#   make faults SEED=1 N=200   200 faults       make fuzz SEED=1 N=100000   messages a format
+#   make soak MINUTES=30
 #
 # On a bare machine `deps` comes first, and so there may be no pg_config and no python3 when this is read: what
 # needs them is asked for in recipes only, and building is left to a make of its own.
@@ -20,7 +22,7 @@ NEWEST = $(shell ls -d /usr/lib/postgresql/*/bin/pg_config | sort -V | tail -n 1
 SERVER = $(if $(filter environment command,$(origin PG_CONFIG)),$(PG_CONFIG),$(NEWEST))
 ENV = PG_CONFIG=$(SERVER) PIPELINE_KAFKA_CACHE=$(PIPELINE_KAFKA_CACHE) PYTHONPATH=.
 
-.PHONY: bootstrap deps installed lint test demo bench
+.PHONY: bootstrap deps installed lint test demo bench faults fuzz soak
 
 bootstrap:
 	@tests/bootstrap
@@ -55,3 +57,15 @@ demo: deps installed
 
 bench: deps installed
 	@$(ENV) $(PY) -m bench $(BENCH_ARGS)
+
+# N has a default of its own here, and without SEED another one is drawn each time.
+PLAYED = $(if $(SEED),--seed $(SEED)) $(if $(filter environment command,$(origin N)),--count $(N))
+
+faults: deps installed
+	@$(ENV) $(PY) -m tests.faults $(PLAYED)
+
+fuzz: deps installed
+	@$(ENV) $(PY) -m tests.fuzz $(PLAYED)
+
+soak: deps installed
+	@$(ENV) $(PY) -m tests.soak $(if $(MINUTES),--minutes $(MINUTES))
