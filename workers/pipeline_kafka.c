@@ -1,10 +1,8 @@
 /*
  * The part of pipeline_kafka that has to live inside the server. Neither Kafka nor Python does: they run in
  * children of their own, so what kills them never resets the server.
- *
  * In: the settings pipeline_kafka.*, and start_workers(), begin_as(), end_as() called from SQL.
  * Out: one Python child for each slot of a database, and what it says in the server's log.
- *
  *   launcher   once at server start: a starter for each database
  *   starter    once a database: does anything consume there? then workers
  *   worker     a shim around one child: starts it, waits for it, starts it again
@@ -12,11 +10,9 @@
 #include "postgres.h"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#ifdef __linux__
-#include <sys/prctl.h>
-#endif
 
 #include "access/heapam.h"
 #include "access/xact.h"
@@ -58,6 +54,7 @@ PG_MODULE_MAGIC;
 
 /* What a worker is told and shows as its application_name: no database's name, which can change or be too long. */
 #define SHIM "pipeline_kafka worker %u/%d"
+#define LEAVING "leaving " /* hides a shim from new requests; one that saw it before may be on its way */
 
 /* What holds a trigger: no SET ROLE, no temporary table, nothing put off until the old user is back. */
 #define SWITCHED (SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION)
@@ -92,7 +89,7 @@ static struct request { /* for workers. A stack of growing counts: rolling back 
 static struct { /* what it takes to start workers, gathered while the transaction can still fail */
     int count;
     char database[NAMEDATALEN];
-    pid_t shim[MAX_WORKERS]; /* by slot; 0 where none runs */
+    pid_t shim[MAX_WORKERS]; /* by slot; 0 where none is seen, -1 where one is leaving */
 } launch;
 
 static struct { /* made by begin_as() */
@@ -176,20 +173,27 @@ static void plan_launch(void) {
     for (int i = pgstat_fetch_stat_numbackends(); i > 0; i--) {
         PgBackendStatus *backend = &pgstat_get_local_beentry_by_index(i)->backendStatus;
         Oid database;
-        int slot;
-        if (backend->st_backendType == B_BG_WORKER && sscanf(backend->st_appname, SHIM, &database, &slot) == 2 &&
-            database == MyDatabaseId && slot < launch.count)
-            launch.shim[slot] = backend->st_procpid;
+        int slot, skip = strncmp(backend->st_appname, LEAVING, strlen(LEAVING)) == 0 ? strlen(LEAVING) : 0;
+        if (backend->st_backendType == B_BG_WORKER && sscanf(backend->st_appname + skip, SHIM, &database, &slot) == 2 &&
+            database == MyDatabaseId && slot < launch.count && launch.shim[slot] <= 0)
+            launch.shim[slot] = skip != 0 ? -1 : backend->st_procpid;
     }
 }
 
 static bool launch_worker(int slot) {
+    static BackgroundWorkerHandle *last[MAX_WORKERS]; /* what this backend has registered */
     BackgroundWorker worker = describe("worker", 1); /* s, and at once after the server has crashed */
-    if (launch.shim[slot] != 0 && kill(launch.shim[slot], SIGUSR2) == 0)
+    pid_t pid;
+    if (launch.shim[slot] > 0 && kill(launch.shim[slot], SIGUSR2) == 0)
         return true; /* one that runs is told: its child may have looked before we committed, and be ending */
+    if (launch.shim[slot] == 0 && last[slot] != NULL && GetBackgroundWorkerPid(last[slot], &pid) != BGWH_STOPPED)
+        return true; /* too young to be seen: its child will look after we have committed */
     snprintf(worker.bgw_name, BGW_MAXLEN, "%s %s/%d", worker.bgw_type, launch.database, slot);
     snprintf(worker.bgw_extra, BGW_EXTRALEN, SHIM, MyDatabaseId, slot);
-    return RegisterDynamicBackgroundWorker(&worker, NULL);
+    MemoryContext context = MemoryContextSwitchTo(TopMemoryContext); /* for the handle */
+    bool registered = RegisterDynamicBackgroundWorker(&worker, &last[slot]);
+    MemoryContextSwitchTo(context);
+    return registered;
 }
 
 static void launch_workers(void) {
@@ -327,9 +331,7 @@ static void become_child(int socket, char **argv) {
         dup2(socket, fd);
     for (int fd = Min(sysconf(_SC_OPEN_MAX), 65536); --fd > STDERR_FILENO;)
         close(fd);
-#ifdef __linux__
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* one too stuck to notice that its stdin ended goes with us all the same */
-#endif
     for (int number = 1; number < NSIG; number++)
         signal(number, SIG_DFL);
     sigset_t none; /* UnBlockSig would not do: it keeps SIGURG for our latch */
@@ -474,7 +476,7 @@ PGDLLEXPORT void pipeline_kafka_worker_main(Datum arg) {
         if (status == 0 || GetCurrentTimestamp() >= healthy_at)
             delay = FIRST_DELAY;
         if (status == 0)
-            pgstat_report_appname(""); /* hides from new requests; one that saw us before may be on its way */
+            pgstat_report_appname(psprintf("%s%s", LEAVING, MyBgworkerEntry->bgw_extra));
         else if (!ShutdownRequestPending)
             ereport(LOG, (errmsg("pipeline_kafka %s: %s; starting it again in %d ms", child.name,
                                  wait_result_to_str(status), delay)));
