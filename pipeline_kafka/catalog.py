@@ -5,73 +5,86 @@ In: a connection. Out: consumers, brokers, properties and relations, as model ha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-from psycopg.rows import class_row
+from psycopg.rows import class_row, dict_row
 
-from .model import Column, Consumer, Relation
+from .model import Column, Consumer, Key, KeyColumn, Relation
+
+# Runs a query with parameters by name, and gives its rows by name.
+Read = Callable[[str, dict[str, Any]], list[dict[str, Any]]]
 
 _CONSUMERS = """
 SELECT c.id, c.topic, c.relation::oid::int8 AS relation,
        coalesce(format('%%s.%%s', quote_ident(n.nspname), quote_ident(r.relname)), c.relation::text) AS name,
        c.owner::text AS owner,
-       CASE WHEN a.rolsuper OR a.rolname = session_user THEN NULL ELSE c.owner::oid::int8 END AS switch_to,
+       CASE WHEN a.rolsuper OR a.rolname = current_user THEN NULL ELSE c.owner::oid::int8 END AS switch_to,
        coalesce((SELECT substr(setting, 13)
                  FROM pg_db_role_setting s, unnest(s.setconfig) AS setting
                  WHERE setting LIKE 'search_path=%%' AND s.setrole IN (0, c.owner)
                    AND s.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
                  ORDER BY s.setrole = 0, s.setdatabase = 0 LIMIT 1), '"$user", public') AS search_path,
        coalesce(c.group_id, %(default_group)s) AS group_id,
-       c.format, c.delimiter, c.quote, c.escape, c.batchsize, c.maxbytes, c.timeout, c.start_offset, c.started,
-       c.on_error, c.on_offset_lost
+       c.format, c.delimiter, c.quote, c.escape, c.null_string, c.header, c.unknown_fields, c.batchsize, c.maxbytes,
+       c.timeout, c.start_offset, c.started, c.on_error, c.on_null, c.on_conflict, c.conflict_key, c.max_dead_letters,
+       c.on_offset_lost, c.xmin::text AS version
 FROM pipeline_kafka.consumers c
 LEFT JOIN pg_class r ON r.oid = c.relation
 LEFT JOIN pg_namespace n ON n.oid = r.relnamespace
 LEFT JOIN pg_roles a ON a.oid = c.owner
-WHERE c.enabled
-ORDER BY c.id
 """
+_ENABLED = _CONSUMERS + "WHERE c.enabled ORDER BY c.id"
+_BY_ID = _CONSUMERS + "WHERE c.id = %(id)s::int"
 
-# An identity column has no pg_attrdef entry; its sequence is what an absent value takes the next number from.
+# Two defaults are no expression for others to use: an identity column takes from its sequence what the role that writes
+# may not, and a view's column that is left out takes that of the table below.
 _COLUMNS = """
 WITH RECURSIVE below(attnum, oid, typmod) AS (
-    SELECT attnum, atttypid, atttypmod FROM pg_attribute WHERE attrelid = %(relation)s AND NOT attisdropped
+    SELECT attnum, atttypid, atttypmod FROM pg_attribute WHERE attrelid = %(relation)s::oid AND NOT attisdropped
     UNION ALL
     SELECT b.attnum, t.typbasetype, t.typtypmod FROM below b JOIN pg_type t ON t.oid = b.oid WHERE t.typtype = 'd')
 SELECT a.attname AS name, format_type(a.atttypid, a.atttypmod) AS type, format_type(b.oid, b.typmod) AS base,
-       CASE WHEN a.attidentity <> '' THEN format('nextval(%%L::regclass)', s.objid::regclass)
-            ELSE coalesce(pg_get_expr(d.adbin, d.adrelid), t.typdefault, 'NULL') END AS default,
+       CASE WHEN a.attidentity = '' AND c.relkind <> 'v'
+            THEN coalesce(pg_get_expr(d.adbin, d.adrelid), t.typdefault, 'NULL') END AS default,
        a.attgenerated <> '' OR a.attidentity = 'a' AS filled_by_server,
        CASE WHEN b.oid IN ('json'::regtype, 'jsonb'::regtype) THEN 'json'
             WHEN bt.typtype = 'c' OR bt.typcategory = 'A' OR bt.typtype = 'p' THEN 'nested' ELSE 'scalar' END AS kind
 FROM pg_attribute a
+JOIN pg_class c ON c.oid = a.attrelid
 JOIN pg_type t ON t.oid = a.atttypid
 JOIN below b ON b.attnum = a.attnum
 JOIN pg_type bt ON bt.oid = b.oid AND bt.typtype <> 'd'
 LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 LEFT JOIN pg_depend s ON a.attidentity <> '' AND s.classid = 'pg_class'::regclass AND s.deptype = 'i'
                      AND s.refclassid = 'pg_class'::regclass AND s.refobjid = a.attrelid AND s.refobjsubid = a.attnum
-WHERE a.attrelid = %(relation)s AND a.attnum > 0 AND NOT a.attisdropped
+WHERE a.attrelid = %(relation)s::oid AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 """
 
 _RELATION = """
-SELECT format('%%I.%%I', n.nspname, c.relname), c.relkind::text, pipeline_kafka.relation_version(c.oid),
-       NOT c.relrowsecurity AND (c.relkind <> 'v' OR EXISTS (
-           SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgtype & 64 <> 0 AND t.tgtype & 4 <> 0))
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s
+SELECT c.oid::int8 AS oid, format('%%I.%%I', n.nspname, c.relname) AS qualified, c.relkind::text AS kind,
+       pipeline_kafka.relation_version(c.oid) AS version,
+       CASE c.relkind WHEN 'v' THEN EXISTS (
+                SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgtype & 64 <> 0 AND t.tgtype & 4 <> 0)
+            ELSE NOT c.relrowsecurity AND NOT c.relhasrules END AS takes_copy,
+       current_setting('server_encoding') AS encoding
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %(relation)s::oid
 """
+
+_KEYS = "SELECT name, is_primary, columns, equals, collations FROM pipeline_kafka.unique_keys(%(relation)s::oid)"
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything a worker acts on: enabled consumers, the broker list, librdkafka properties, workers wanted."""
+    """Everything a worker acts on: enabled consumers, brokers, librdkafka properties, error rules, workers wanted."""
 
     consumers: tuple[Consumer, ...]
     brokers: tuple[str, ...]
     properties: tuple[tuple[str, str], ...]
+    rules: tuple[tuple[str, str], ...]
     workers_wanted: int
 
     def groups(self) -> set[str]:
@@ -89,14 +102,16 @@ def read(connection: psycopg.Connection[Any], default_group: str) -> Snapshot:
     Raises psycopg.errors.UndefinedTable or InvalidSchemaName where the extension is gone.
     """
     with connection.transaction(), connection.cursor(row_factory=class_row(Consumer)) as cursor:
-        consumers = cursor.execute(_CONSUMERS, {"default_group": default_group}).fetchall()
+        consumers = cursor.execute(_ENABLED, {"default_group": default_group}).fetchall()
         brokers = connection.execute("SELECT host FROM pipeline_kafka.brokers ORDER BY host").fetchall()
         properties = connection.execute("SELECT name, value FROM pipeline_kafka.properties ORDER BY name").fetchall()
+        rules = connection.execute("SELECT code, action FROM pipeline_kafka.error_rules ORDER BY code").fetchall()
         wanted = connection.execute("SELECT pipeline_kafka.workers_wanted()").fetchone()
     return Snapshot(
         tuple(consumers),
         tuple(host for (host,) in brokers),
         tuple((name, value) for name, value in properties),
+        tuple((code, action) for code, action in rules),
         wanted[0] if wanted else 0,
     )
 
@@ -106,14 +121,28 @@ def describe(connection: psycopg.Connection[Any], oid: int) -> Relation:
 
     Raises psycopg.errors.UndefinedTable where it is gone.
     """
-    with connection.transaction():
-        found = connection.execute(_RELATION, (oid,)).fetchone()
-        if found is None:
-            raise psycopg.errors.UndefinedTable(f"relation with OID {oid} does not exist any more")
-        with connection.cursor(row_factory=class_row(Column)) as cursor:
-            columns = tuple(cursor.execute(_COLUMNS, {"relation": oid}).fetchall())
-    qualified, kind, version, takes_copy = found
-    return Relation(oid, qualified, kind, columns, version, takes_copy)
+    with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
+        relation = _relation(lambda query, params: cursor.execute(query, params).fetchall(), oid)
+    if relation is None:
+        raise psycopg.errors.UndefinedTable(f"relation with OID {oid} does not exist any more")
+    return relation
+
+
+def target(read: Read, consumer_id: int) -> tuple[Consumer, Relation | None]:
+    """Return a consumer, enabled or not, and its relation, None where that is gone."""
+    (row,) = read(_BY_ID, {"id": consumer_id, "default_group": ""})
+    consumer = Consumer(**row)
+    return consumer, _relation(read, consumer.relation)
+
+
+def _relation(read: Read, oid: int) -> Relation | None:
+    columns = tuple(Column(**row) for row in read(_COLUMNS, {"relation": oid}))
+    keys = tuple(_key(**row) for row in read(_KEYS, {"relation": oid}))
+    return next((Relation(columns=columns, keys=keys, **row) for row in read(_RELATION, {"relation": oid})), None)
+
+
+def _key(name: str, is_primary: bool, columns: list[str], equals: list[str], collations: list[str]) -> Key:
+    return Key(name, is_primary, tuple(map(KeyColumn, columns, equals, collations)))
 
 
 def identify(connection: psycopg.Connection[Any]) -> tuple[str, int, str]:

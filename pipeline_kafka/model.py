@@ -25,7 +25,8 @@ class Column:
 
     ``type`` is format_type() with its modifier, ``base`` the same below any domain; both are
     schema-qualified as needed under search_path = pg_catalog. ``default`` is the SQL expression
-    the server would use for an absent value ('NULL' where there is none, nextval(...) for identity).
+    the server would use for an absent value: 'NULL' where there is none; None where only the server can apply it,
+    to a statement that leaves the column out (identity, and any column of a view).
     ``filled_by_server`` is true for GENERATED ALWAYS columns, identity or stored: never written.
     ``kind`` is 'scalar' where the base type has one text form that JSON's scalars are read as, 'json' for json and
     jsonb, 'nested' for arrays and composites.
@@ -34,9 +35,25 @@ class Column:
     name: str
     type: str
     base: str
-    default: str
+    default: str | None
     filled_by_server: bool
     kind: str = "nested"
+
+
+class KeyColumn(NamedTuple):
+    """A column of a key. ``equals`` and ``collation`` say when two of its values are equal, as SQL ('' for none)."""
+
+    name: str
+    equals: str
+    collation: str
+
+
+class Key(NamedTuple):
+    """A primary key, or a unique constraint or index, that ON CONFLICT can go by."""
+
+    name: str
+    is_primary: bool
+    columns: tuple[KeyColumn, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +62,8 @@ class Relation:
 
     ``qualified`` is quoted and ready for SQL. ``version`` changes whenever a column, a default,
     a type or the name does, so that a batch decoded for an older definition is noticed. ``takes_copy`` is false for
-    what COPY refuses and INSERT may do: a view without an INSTEAD OF trigger, a relation with row security.
+    what COPY refuses or does otherwise than INSERT: a view without an INSTEAD OF trigger, row security, rules.
+    ``encoding`` is the database's, by PostgreSQL's name for it.
     """
 
     oid: int
@@ -54,6 +72,8 @@ class Relation:
     columns: tuple[Column, ...]
     version: str
     takes_copy: bool = True
+    encoding: str = "UTF8"
+    keys: tuple[Key, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +83,8 @@ class Consumer:
     ``owner`` is the role rows are written as; ``switch_to`` its oid where begin_as() must be used,
     None where the owner is a superuser or the worker's own login role. ``search_path`` is the
     owner's own setting, for triggers on the relation. ``timeout`` is in milliseconds,
-    ``maxbytes`` in bytes of message values.
+    ``maxbytes`` in bytes of message values. ``version`` changes whenever consume_begin() is called for it,
+    which lets a failing consumer be tried at once.
     """
 
     id: int
@@ -78,13 +99,21 @@ class Consumer:
     delimiter: str
     quote: str | None
     escape: str | None
+    null_string: str | None
+    header: bool
+    unknown_fields: str
     batchsize: int
     maxbytes: int
     timeout: int
     start_offset: int | None
     started: bool
     on_error: str
+    on_null: str
+    on_conflict: str
+    conflict_key: str | None
+    max_dead_letters: int | None
     on_offset_lost: str
+    version: str = ""
 
     @property
     def is_pattern(self) -> bool:

@@ -31,14 +31,15 @@ def decode(
     """Frame messages for COPY; their values are left for the server to read."""
     quote = consumer.quote or '"'
     escape = consumer.escape or quote
-    delimiter = consumer.delimiter
+    delimiter, null = consumer.delimiter, consumer.null_string or ""
     quotes = Quotes(quote.encode(), escape.encode())
+    options = f"DELIMITER {literal(delimiter)}, QUOTE {literal(quote)}, ESCAPE {literal(escape)}, NULL {literal(null)}"
     style = Style(
-        f"FORMAT csv, DELIMITER {literal(delimiter)}, QUOTE {literal(quote)}, ESCAPE {literal(escape)}",
-        partial(quotes.field, delimiter.encode()),
-        quotes.frame,
+        f"FORMAT csv, {options}",
+        partial(quotes.field, delimiter.encode(), null.encode()),
+        quotes.frame_without_header if consumer.header else quotes.frame,
         quotes.skew,
-        special=b"\\\r\n" + quotes.quote + quotes.escape,
+        special=b"" if consumer.header else b"\\\r\n" + quotes.quote + quotes.escape,
     )
     return framed(relation, fields, fillable(relation), messages, style)
 
@@ -72,6 +73,17 @@ class Quotes:
             return prefix + value.removesuffix(b"\n")
         return prefix + self._token.sub(partial(self._settle, prefix), value)
 
+    def frame_without_header(self, value: bytes, prefix: bytes) -> bytes | None:
+        """Return a message's rows but the first as frame() does; None where there are none. Raises Refused."""
+        for match in self._token.finditer(value):
+            if match.lastgroup in ("line_end", "last"):
+                rest = value[match.end() :]
+                return self.frame(rest, prefix) if rest else None
+            self._settle(b"", match)
+        if not value:
+            raise Refused("22P04", "the message is empty: it has no header line")
+        return None
+
     def skew(self, fragment: bytes) -> int:
         """Return by how many lines COPY undercounts a fragment that comes first.
 
@@ -85,10 +97,10 @@ class Quotes:
             skew += match[0].count(b"\n") - match[0].count(b"\r")
         return skew
 
-    def field(self, delimiter: bytes, text: str | None) -> bytes:
-        """Return a value as a quoted field, NULL as an empty one, with the delimiter behind it."""
+    def field(self, delimiter: bytes, null: bytes, text: str | None) -> bytes:
+        """Return a value as a quoted field, NULL as what stands for it, with the delimiter behind it."""
         if text is None:
-            return delimiter
+            return null + delimiter
         value = text.encode().replace(self.escape, self.escape * 2)
         if self.quote != self.escape:
             value = value.replace(self.quote, self.escape + self.quote)

@@ -21,13 +21,14 @@ class Style(NamedTuple):
 
     ``options`` are COPY's. ``field`` writes one kafka_* value and the delimiter behind it. ``frame`` puts
     such a prefix before each line of a message, leaves out the last line feed, and raises Refused for a
-    message that would not stay by itself. ``skew`` is CopyPayload's. ``special`` are the bytes without which every
-    message is one line as it stands, and frame() would change nothing; empty where it always does.
+    message that would not stay by itself; None is a message without a line. ``skew`` is CopyPayload's.
+    ``special`` are the bytes without which every message is one line as it stands, and frame() would change
+    nothing; empty where it always does.
     """
 
     options: str
     field: Callable[[str | None], bytes]
-    frame: Callable[[bytes, bytes], bytes]
+    frame: Callable[[bytes, bytes], bytes | None]
     skew: Callable[[bytes], int] = lambda fragment: 0
     special: bytes = b""
 
@@ -52,11 +53,13 @@ def framed(
     kept, fragments, rejects = [], [], []
     for message, value, start in zip(messages, values, starts, strict=True):
         try:
-            fragments.append(style.frame(value, start))
+            fragment = style.frame(value, start)
         except Refused as refused:
             rejects.append(Reject(message, refused.sqlstate, str(refused)))
-        else:
+            continue
+        if fragment is not None:
             kept.append(message)
+            fragments.append(fragment)
     return CopyPayload(relation, columns, style.options, kept, fragments, style.skew), rejects
 
 

@@ -1,22 +1,49 @@
 """The statement that writes JSON objects as rows.
 
-In: a relation, the objects, and which of its columns each names. Out: INSERT … SELECT and its parameters.
+In: a relation, rows, and values beside them. Out: INSERT … SELECT and its parameters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg.types.json import Json
 
 from ..model import Column, Relation
-from .metadata import Field
 from .names import identifier, qualified, unbounded
 from .payload import fillable
+from .rows import Row, Shape, Value
 
-Shape = frozenset[str]  # the columns of the relation that a row names
+
+class Insert:
+    """Writes rows by INSERT. ``conflict`` is its clause ON CONFLICT, empty for none."""
+
+    def __init__(self, relation: Relation, conflict: str = "") -> None:
+        self._relation = relation
+        self._conflict = conflict
+        self._unwritable = frozenset(column.name for column in fillable(relation) if column.default is None)
+
+    def __call__(self, cursor: psycopg.Cursor[Any], rows: Sequence[Row], values: Sequence[Value]) -> int:
+        """Write rows by one statement, or more where some rows name columns whose default only the server can apply."""
+        written = start = 0
+        for _, run in groupby(rows, lambda row: row.shape & self._unwritable):
+            some = list(run)
+            stop = start + len(some)
+            own = [Value(value.field, value.texts[start:stop]) for value in values]
+            cursor.execute(*insert(self._relation, some, own, self._conflict))
+            written += cursor.rowcount
+            start = stop
+        return written
+
+    def read(self, cursor: psycopg.Cursor[Any], rows: Sequence[Row]) -> None:
+        """Read rows and write none; see Writer."""
+        read_only(cursor, self._relation, rows)
 
 
-class _Source(NamedTuple):
+class Source(NamedTuple):
     """A function in FROM, with the one parameter it reads and the names of the columns it gives."""
 
     call: str
@@ -25,42 +52,67 @@ class _Source(NamedTuple):
 
 
 def insert(
-    relation: Relation,
-    fields: Sequence[tuple[Field, Iterable[str | None]]],
-    shapes: Sequence[Shape],
-    objects: object,
+    relation: Relation, rows: Sequence[Row], values: Sequence[Value], conflict: str = ""
 ) -> tuple[bytes, list[object]]:
-    """Return an INSERT of a row for each of ``shapes``, and its parameters.
+    """Return an INSERT of these rows, and its parameters.
 
-    ``objects`` is a JSON array of the rows, ``fields`` the kafka_* columns with a value a row. A column that no row
-    names is left out, and so takes its default; where some name it, each row is told apart by the number of its
-    shape. So the text of the statement depends on no more than which columns all rows name, and which only some.
+    A column that no row names is left out, and so takes its default; where some name it, each row is told apart by the
+    number of its shape. So the text of the statement depends on no more than which columns all rows name, and which
+    only some.
     """
-    numbers = {shape: str(number) for number, shape in enumerate(dict.fromkeys(shapes))}
+    numbers = {shape: str(number) for number, shape in enumerate(dict.fromkeys(row.shape for row in rows))}
     some, every = Shape().union(*numbers), Shape.intersection(*numbers)
     columns = [column for column in fillable(relation) if column.name in some]
-    own = [_unnest(field.element, array(values), f"k{n}") for n, (field, values) in enumerate(fields)]
-    sources = [*_rows(columns, objects), *_shapes(numbers, shapes, needed=some != every), *own]
-    sources = sources or [_Source("pg_catalog.generate_series(1, CAST(%s AS pg_catalog.int4))", len(shapes), ["n"])]
+    mixed = any(column.name not in every for column in columns)
+    own = beside(values)
+    sources = [*objects(columns, rows), *_shapes(numbers, rows, mixed), *own]
+    sources = sources or [Source("pg_catalog.generate_series(1, CAST(%s AS pg_catalog.int4))", len(rows), ["n"])]
 
-    targets = [*columns, *(field.column for field, _ in fields)]
-    values = [_value(column, f"v{n}", column.name in every) for n, column in enumerate(columns)]
-    values += [source.names[0] for source in own]
+    targets = [*columns, *(value.field.column for value in values)]
+    selected = [_value(column, f"v{n}", column.name in every) for n, column in enumerate(columns)]
+    selected += [source.names[0] for source in own]
     named_by = [
         _numbers(number for shape, number in numbers.items() if column.name in shape)
         for column in columns
         if column.name not in every
     ]
     parameters = [*named_by, *(source.parameter for source in sources)]
-    return _statement(relation, targets, values, sources), parameters
+    text = f"{into(relation, targets)} SELECT {', '.join(selected)} FROM {rows_from(sources)}{conflict}"
+    return text.encode(), parameters
 
 
-def reading(relation: Relation, shapes: Sequence[Shape], objects: object) -> tuple[bytes, list[object]]:
-    """Return a SELECT that reads the objects as an INSERT would, writes nothing, and its parameters."""
-    some = Shape().union(*shapes)
-    sources = _rows([column for column in fillable(relation) if column.name in some], objects)
+def into(relation: Relation, targets: Sequence[Column]) -> str:
+    """Return INSERT INTO with these columns."""
+    return "INSERT INTO " + verbatim(relation.qualified + _list([identifier(column.name) for column in targets]))
+
+
+def rows_from(sources: Sequence[Source], numbered: bool = False) -> str:
+    """Return the sources side by side, as an item r for FROM; ``numbered`` adds a column n, counted from 1."""
     calls = ", ".join(source.call for source in sources)
-    return f"SELECT FROM ROWS FROM ({calls}) AS r".encode() if sources else b"SELECT", [s.parameter for s in sources]
+    names = [name for source in sources for name in source.names] + ["n"] * numbered
+    return f"ROWS FROM ({calls}){' WITH ORDINALITY' * numbered} AS r{_list(names)}"
+
+
+def objects(columns: Sequence[Column], rows: Sequence[Row]) -> list[Source]:
+    """Read columns v0, v1, … as the types below any domain, which would refuse the NULL of an absent field."""
+    if not columns:
+        return []
+    definitions = ", ".join(f"{identifier(column.name)} {qualified(column.base)}" for column in columns)
+    call = f"pg_catalog.json_to_recordset(CAST(%s AS pg_catalog.json)) AS ({verbatim(definitions)})"
+    return [Source(call, _array_of(rows), [f"v{n}" for n in range(len(columns))])]
+
+
+def beside(values: Sequence[Value]) -> list[Source]:
+    """Read columns k0, k1, …: what no field of the objects gives."""
+    return [_unnest(value.field.element, array(value.texts), f"k{n}") for n, value in enumerate(values)]
+
+
+def read_only(cursor: psycopg.Cursor[Any], relation: Relation, rows: Sequence[Row]) -> None:
+    """Have the server read the objects as a statement of them would, and write nothing. Raises psycopg.Error."""
+    some = Shape().union(*(row.shape for row in rows))
+    sources = objects([column for column in fillable(relation) if column.name in some], rows)
+    if sources:
+        cursor.execute(f"SELECT FROM {rows_from(sources)}".encode(), [source.parameter for source in sources])
 
 
 def array(values: Iterable[str | None]) -> str:
@@ -68,32 +120,27 @@ def array(values: Iterable[str | None]) -> str:
     return "{" + ",".join(map(_element, values)) + "}"
 
 
-def _statement(
-    relation: Relation, targets: Sequence[Column], values: Sequence[str], sources: Sequence[_Source]
-) -> bytes:
-    into = _verbatim(relation.qualified + _list([identifier(column.name) for column in targets]))
-    calls = ", ".join(source.call for source in sources)
-    names = _list([name for source in sources for name in source.names])
-    return f"INSERT INTO {into} SELECT {', '.join(values)} FROM ROWS FROM ({calls}) AS r{names}".encode()
+def verbatim(sql: str) -> str:
+    """Keep psycopg from reading a % as the start of a placeholder."""
+    return sql.replace("%", "%%")
 
 
-def _unnest(element: str, parameter: str, name: str) -> _Source:
-    return _Source(f"pg_catalog.unnest(CAST(%s AS {element}[]))", parameter, [name])
+def _array_of(rows: Sequence[Row]) -> Json:
+    """Return the objects as a JSON array parameter, copied once."""
+    parts = [b","] * (2 * len(rows) + 1)
+    parts[0], parts[-1] = b"[", b"]"
+    parts[1::2] = [row.object for row in rows]
+    return Json(b"".join(parts), dumps=bytes)
 
 
-def _rows(columns: Sequence[Column], objects: object) -> list[_Source]:
-    """Read the columns as the types below any domain, which would refuse the NULL of an absent field."""
-    if not columns:
-        return []
-    definitions = ", ".join(f"{identifier(column.name)} {qualified(column.base)}" for column in columns)
-    call = f"pg_catalog.json_to_recordset(CAST(%s AS pg_catalog.json)) AS ({_verbatim(definitions)})"
-    return [_Source(call, objects, [f"v{n}" for n in range(len(columns))])]
+def _unnest(element: str, parameter: str, name: str) -> Source:
+    return Source(f"pg_catalog.unnest(CAST(%s AS {element}[]))", parameter, [name])
 
 
-def _shapes(numbers: dict[Shape, str], shapes: Sequence[Shape], needed: bool) -> list[_Source]:
+def _shapes(numbers: dict[Shape, str], rows: Sequence[Row], needed: bool) -> list[Source]:
     if not needed:
         return []
-    return [_unnest("pg_catalog.int4", _numbers(map(numbers.__getitem__, shapes)), "s")]
+    return [_unnest("pg_catalog.int4", _numbers(numbers[row.shape] for row in rows), "s")]
 
 
 def _value(column: Column, name: str, always: bool) -> str:
@@ -104,13 +151,8 @@ def _value(column: Column, name: str, always: bool) -> str:
     """
     if always:
         return name
-    default = _verbatim(f"CAST({column.default} AS {unbounded(column.type)})")
+    default = verbatim(f"CAST({column.default} AS {unbounded(column.type)})")
     return f"CASE WHEN s OPERATOR(pg_catalog.=) ANY (CAST(%s AS pg_catalog.int4[])) THEN {name} ELSE {default} END"
-
-
-def _verbatim(sql: str) -> str:
-    """Keep psycopg from reading a % as the start of a placeholder."""
-    return sql.replace("%", "%%")
 
 
 def _list(items: Sequence[str]) -> str:

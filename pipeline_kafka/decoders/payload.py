@@ -47,14 +47,15 @@ class Payload(Protocol):
         """Return the number of messages (not of rows)."""
 
     def load(self, cursor: psycopg.Cursor[Any], start: int, stop: int) -> int:
-        """Write messages[start:stop] with one statement, or none where they hold no row.
+        """Write messages[start:stop], in as many statements as it takes, and none where they hold no row.
 
-        Return the rows written, as the server's command tag counts them. Every name in the statement is
-        qualified, so that it means the same under any search_path. Raises psycopg.Error.
+        Return the rows written, as the server's command tags count them. Every name in a statement is
+        qualified, so that it means the same under any search_path. Raises psycopg.Error, and then some of the
+        statements may have been done: the caller undoes them.
         """
 
     def locate(self, error: psycopg.Error, start: int) -> int | None:
-        """Return the index of the message that an error of load(cursor, start, …) points at.
+        """Return the index of the message that an error of the last load(cursor, start, …) points at.
 
         A hint: a value in the message can imitate the server's words. None where the error names no line.
         """
@@ -68,7 +69,7 @@ class Payload(Protocol):
 
 
 class Decoded(NamedTuple):
-    """A batch for one consumer. ``nulls`` counts tombstones, which are passed over."""
+    """A batch for one consumer. ``nulls`` counts messages without a value that are passed over."""
 
     payload: Payload
     rejects: list[Reject]

@@ -1,6 +1,6 @@
 """Is it JSON, and what is in it?
 
-In: the bytes of one message. Out: field names, or Refused with the reason and, where known, the place.
+In: the bytes of one message. Out: its objects, or Refused with the reason and, where known, the place.
 
 msgspec is as strict as PostgreSQL's own parser, which the tests hold it to, except that it passes over
 strings without asking whether they are UTF-8: that is asked apart.
@@ -9,18 +9,20 @@ strings without asking whether they are UTF-8: that is asked apart.
 from __future__ import annotations
 
 import json
+import re
 
 import msgspec
 
 from . import utf8
 from .payload import Refused
 
-_Object = dict[str, msgspec.Raw]
-fields = msgspec.json.Decoder(_Object).decode
-_array = msgspec.json.Decoder(list[_Object]).decode
+Object = dict[str, msgspec.Raw]
+_object = msgspec.json.Decoder(Object).decode
+_objects = msgspec.json.Decoder(list[Object]).decode
 _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _anything = msgspec.json.Decoder(msgspec.Raw).decode
 
+_ZERO = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _SPACE = b" \t\n\r"
 _KINDS = {ord("{"): "an object", ord("["): "an array", ord('"'): "a string", ord("n"): "null"}
 _KINDS |= {ord("t"): "a boolean", ord("f"): "a boolean"}
@@ -36,13 +38,15 @@ def document(value: bytes) -> None:
         check_utf8(value)
 
 
-def rows(value: bytes) -> list[tuple[str, ...]]:
-    """Return the field names of each object in a message: one object, or an array of them.
+def rows(value: bytes) -> list[tuple[bytes, Object]]:
+    """Return each object of a message, as it stands and by field: one object, or an array of them.
 
     Raises Refused for anything else.
     """
     try:
-        return list(map(tuple, _array(value) if is_array(value) else [fields(value)]))
+        if value.startswith(b"{") or not is_array(value):
+            return [(value, _object(value))]
+        return list(zip(map(bytes, _elements(value)), _objects(value), strict=True))
     except (msgspec.DecodeError, RecursionError) as error:
         raise reason(value, error) from None
 
@@ -52,10 +56,10 @@ def is_array(value: bytes) -> bool:
     return value.lstrip(_SPACE).startswith(b"[")
 
 
-def objects(value: bytes) -> bytes:
-    """Return the objects of a message that rows() accepts as they stand, with commas between them."""
-    value = value.strip(_SPACE)
-    return value[1:-1] if is_array(value) else value
+def check_no_zero(value: bytes) -> None:
+    """Raise Refused where JSON has an escape for the zero character, anywhere, as PostgreSQL does."""
+    if b"\\u0000" in value and _ZERO.search(value):
+        raise Refused("22P05", "unsupported Unicode escape sequence: \\u0000 cannot be converted to text")
 
 
 def check_utf8(value: bytes) -> None:

@@ -36,13 +36,14 @@ def decode(
     consumer: Consumer, relation: Relation, fields: Sequence[Field], messages: Sequence[Message]
 ) -> tuple[Payload, list[Reject]]:
     """Frame messages for COPY; their values are left for the server to read."""
-    way = style(consumer.delimiter, frame)._replace(special=b"\\\r\n")
+    way = style(consumer.delimiter, frame, consumer.null_string)._replace(special=b"\\\r\n")
     return framed(relation, fields, fillable(relation), messages, way)
 
 
-def style(delimiter: str, frame: Callable[[bytes, bytes], bytes]) -> Style:
-    """Return COPY's text format with this delimiter."""
-    return Style(f"FORMAT text, DELIMITER {literal(delimiter)}", partial(_field, delimiter.encode()), frame)
+def style(delimiter: str, frame: Callable[[bytes, bytes], bytes], null: str | None = None) -> Style:
+    """Return COPY's text format with this delimiter, and what stands for NULL unless it is \\N."""
+    options = f"FORMAT text, DELIMITER {literal(delimiter)}" + ("" if null is None else f", NULL {literal(null)}")
+    return Style(options, partial(_field, delimiter.encode(), b"\\N" if null is None else null.encode()), frame)
 
 
 def frame(value: bytes, prefix: bytes) -> bytes:
@@ -67,5 +68,11 @@ def _settle(match: re.Match[bytes]) -> bytes:
     return _REPLACEMENTS.get(match[0], match[0])
 
 
-def _field(delimiter: bytes, text: str | None) -> bytes:
-    return (b"\\N" if text is None else escaped(text.encode(), delimiter)) + delimiter
+def _field(delimiter: bytes, null: bytes, text: str | None) -> bytes:
+    """Return a value and the delimiter. COPY compares with what stands for NULL before it undoes escapes."""
+    if text is None:
+        return null + delimiter
+    value = escaped(text.encode(), delimiter)
+    if value == null and value:
+        value = b"\\x%02x" % value[0] + value[1:]
+    return value + delimiter

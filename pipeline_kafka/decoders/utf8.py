@@ -17,3 +17,12 @@ def check(value: bytes, what: str, remedy: str) -> None:
         raise Refused("22021", f"{what} is not UTF-8: {place}; {remedy}") from None
     if "\0" in text:
         raise Refused("22021", f"{what} has a zero byte at position {value.index(0)}; {remedy}")
+
+
+def is_utf8(value: bytes) -> bool:
+    """Say whether ``value`` is UTF-8."""
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

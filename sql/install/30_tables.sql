@@ -24,6 +24,9 @@ CREATE TABLE pipeline_kafka.consumers (
     delimiter      text NOT NULL,
     quote          text,
     escape         text,
+    null_string    text,
+    header         boolean NOT NULL DEFAULT false,
+    unknown_fields text NOT NULL DEFAULT 'ignore',
     batchsize      int NOT NULL CONSTRAINT batchsize_in_range CHECK (batchsize BETWEEN 1 AND 1000000),
     maxbytes       int NOT NULL CONSTRAINT maxbytes_positive CHECK (maxbytes > 0),
     parallelism    int NOT NULL CONSTRAINT parallelism_in_range CHECK (parallelism BETWEEN 1 AND 1024),
@@ -31,6 +34,10 @@ CREATE TABLE pipeline_kafka.consumers (
     start_offset   bigint CONSTRAINT start_offset_in_range CHECK (start_offset >= -2),
     started        boolean NOT NULL DEFAULT false,
     on_error       text NOT NULL CONSTRAINT known_on_error CHECK (on_error IN ('dead_letter', 'stop', 'skip')),
+    on_null        text NOT NULL DEFAULT 'skip' CONSTRAINT known_on_null CHECK (on_null IN ('skip', 'dead_letter', 'delete')),
+    on_conflict    text NOT NULL DEFAULT 'error' CONSTRAINT known_on_conflict CHECK (on_conflict IN ('error', 'ignore', 'update')),
+    conflict_key   text,
+    max_dead_letters bigint CONSTRAINT max_dead_letters_positive CHECK (max_dead_letters > 0),
     on_offset_lost text NOT NULL CONSTRAINT known_on_offset_lost CHECK (on_offset_lost IN ('stop', 'earliest', 'latest')),
     enabled        boolean NOT NULL DEFAULT true,
     UNIQUE (topic, relation)
@@ -39,6 +46,14 @@ COMMENT ON TABLE pipeline_kafka.consumers IS 'One row a consume action. Written 
 COMMENT ON COLUMN pipeline_kafka.consumers.topic IS 'A topic''s name, or a regular expression over names that begins with ^.';
 COMMENT ON COLUMN pipeline_kafka.consumers.owner IS 'Rows are written with this role''s privileges and row security.';
 COMMENT ON COLUMN pipeline_kafka.consumers.group_id IS 'NULL: pipeline_kafka-<system identifier>-<database>.';
+COMMENT ON COLUMN pipeline_kafka.consumers.null_string IS 'COPY''s NULL option for text and csv; NULL: COPY''s default.';
+COMMENT ON COLUMN pipeline_kafka.consumers.header IS 'For csv: the first line of each message names columns and is passed over.';
+COMMENT ON COLUMN pipeline_kafka.consumers.unknown_fields IS
+    'For json: ''ignore'' fields that are no column, ''error'' sets the message aside, else the jsonb column that takes them.';
+COMMENT ON COLUMN pipeline_kafka.consumers.on_null IS 'What a message without a value does: skip (counted), dead_letter, delete.';
+COMMENT ON COLUMN pipeline_kafka.consumers.on_conflict IS 'What a row whose key is there already does: error, ignore, update.';
+COMMENT ON COLUMN pipeline_kafka.consumers.conflict_key IS 'The constraint whose key counts; NULL: the primary key.';
+COMMENT ON COLUMN pipeline_kafka.consumers.max_dead_letters IS 'The consumer stops when so many of its messages are in dead_letters; NULL: no limit.';
 COMMENT ON COLUMN pipeline_kafka.consumers.timeout IS 'Milliseconds a message may wait for others while a batch is being loaded.';
 COMMENT ON COLUMN pipeline_kafka.consumers.start_offset IS '-2 beginning, -1 end, else that offset in each partition; NULL the end.';
 COMMENT ON COLUMN pipeline_kafka.consumers.started IS
@@ -84,13 +99,26 @@ CREATE TABLE pipeline_kafka.dead_letters (
     kafka_timestamp timestamptz,
     sqlstate        text NOT NULL,
     error           text NOT NULL,
+    detail          text,
+    hint            text,
+    context         text,
+    column_name     text,
+    tries           int NOT NULL DEFAULT 1 CONSTRAINT tries_positive CHECK (tries > 0),
     failed_at       timestamptz NOT NULL DEFAULT now(),
+    tried_at        timestamptz NOT NULL DEFAULT now(),
     UNIQUE (consumer_id, topic, partition, kafka_offset)
 );
+CREATE INDEX dead_letters_tried_at ON pipeline_kafka.dead_letters (tried_at);  -- for expire_dead_letters()
 COMMENT ON TABLE pipeline_kafka.dead_letters IS
     'Messages set aside, whole, each with the SQLSTATE and error that its relation answered.';
 COMMENT ON COLUMN pipeline_kafka.dead_letters.headers IS
     'An array of {"name", "value"} in Kafka''s order; "base64" in place of "value" where it is not UTF-8.';
+COMMENT ON COLUMN pipeline_kafka.dead_letters.error IS 'What the relation, or the decoder, answered at the last try.';
+COMMENT ON COLUMN pipeline_kafka.dead_letters.context IS 'Where in the user''s code it happened, such as the line of a trigger.';
+COMMENT ON COLUMN pipeline_kafka.dead_letters.column_name IS 'The column that the error is about, or those of the constraint; NULL: unknown.';
+COMMENT ON COLUMN pipeline_kafka.dead_letters.tries IS 'How often it was tried: 1 when it is set aside, one more for each retry.';
+COMMENT ON COLUMN pipeline_kafka.dead_letters.failed_at IS 'When it was set aside.';
+COMMENT ON COLUMN pipeline_kafka.dead_letters.tried_at IS 'When it was last tried.';
 
 CREATE TABLE pipeline_kafka.consumer_state (
     consumer_id int PRIMARY KEY REFERENCES pipeline_kafka.consumers ON DELETE CASCADE,

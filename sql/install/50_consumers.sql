@@ -96,6 +96,9 @@ BEGIN
             pipeline_kafka.check_range('start_offset', coalesce(wanted.start_offset, 0), -2, 9223372036854775807);
     PERFORM pipeline_kafka.check_choice('format', wanted.format, '{text,csv,json,raw}'),
             pipeline_kafka.check_choice('on_error', wanted.on_error, '{dead_letter,stop,skip}'),
+            pipeline_kafka.check_choice('on_null', wanted.on_null, '{skip,dead_letter,delete}'),
+            pipeline_kafka.check_choice('on_conflict', wanted.on_conflict, '{error,ignore,update}'),
+            pipeline_kafka.check_range('max_dead_letters', coalesce(wanted.max_dead_letters, 1), 1, 9223372036854775807),
             pipeline_kafka.check_choice('on_offset_lost', wanted.on_offset_lost, '{stop,earliest,latest}');
     IF kind IS NULL OR kind NOT IN ('r', 'p', 'v', 'f') THEN
         RAISE EXCEPTION 'relation % cannot be written to', wanted.relation USING ERRCODE = 'wrong_object_type',
@@ -131,6 +134,7 @@ BEGIN
     IF wanted.topic ^@ '^' THEN
         PERFORM pipeline_kafka.check_pattern(wanted.topic);
     END IF;
+    PERFORM pipeline_kafka.check_copy(wanted), pipeline_kafka.check_json(wanted), pipeline_kafka.check_conflict(wanted);
 END $$;
 COMMENT ON FUNCTION pipeline_kafka.check_consumer(pipeline_kafka.consumers) IS
     'What consume_begin() checks before it stores anything; each error names the object and the remedy.';
@@ -140,10 +144,16 @@ RETURNS pipeline_kafka.consumers
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    IF wanted.format IS NULL THEN  -- a format that is given takes its own delimiter, quote and escape with it
+    IF wanted.format IS NULL THEN  -- a format that is given takes what goes with it along
         wanted.delimiter := coalesce(wanted.delimiter, known.delimiter);
         wanted.quote := coalesce(wanted.quote, known.quote);
         wanted.escape := coalesce(wanted.escape, known.escape);
+        wanted.null_string := coalesce(wanted.null_string, known.null_string);
+        wanted.header := coalesce(wanted.header, known.header);
+        wanted.unknown_fields := coalesce(wanted.unknown_fields, known.unknown_fields);
+    END IF;
+    IF wanted.on_conflict IS NULL THEN  -- and so does what is to be done where a key is there already
+        wanted.conflict_key := coalesce(wanted.conflict_key, known.conflict_key);
     END IF;
     wanted.format := coalesce(wanted.format, known.format, 'text');
     wanted.delimiter := coalesce(wanted.delimiter, E'\t');
@@ -153,6 +163,11 @@ BEGIN
     wanted.parallelism := coalesce(wanted.parallelism, known.parallelism, 1);
     wanted.timeout := coalesce(wanted.timeout, known.timeout, 250);
     wanted.on_error := coalesce(wanted.on_error, known.on_error, 'dead_letter');
+    wanted.header := coalesce(wanted.header, false);
+    wanted.unknown_fields := coalesce(wanted.unknown_fields, 'ignore');
+    wanted.on_null := coalesce(wanted.on_null, known.on_null, 'skip');
+    wanted.on_conflict := coalesce(wanted.on_conflict, known.on_conflict, 'error');
+    wanted.max_dead_letters := coalesce(wanted.max_dead_letters, known.max_dead_letters);
     wanted.on_offset_lost := coalesce(wanted.on_offset_lost, known.on_offset_lost, 'stop');
     RETURN wanted;
 END $$;
@@ -178,16 +193,20 @@ BEGIN
         DELETE FROM pipeline_kafka.offsets WHERE consumer_id = known.id;
     END IF;
     DELETE FROM pipeline_kafka.consumer_state WHERE consumer_id = known.id;
-    INSERT INTO pipeline_kafka.consumers AS c (topic, relation, owner, group_id, format, delimiter, quote, escape, batchsize,
-        maxbytes, parallelism, timeout, start_offset, on_error, on_offset_lost)
+    INSERT INTO pipeline_kafka.consumers AS c (topic, relation, owner, group_id, format, delimiter, quote, escape, null_string,
+        header, unknown_fields, batchsize, maxbytes, parallelism, timeout, start_offset, on_error, on_null, on_conflict,
+        conflict_key, max_dead_letters, on_offset_lost)
     VALUES (wanted.topic, wanted.relation, wanted.owner, wanted.group_id, wanted.format, wanted.delimiter, wanted.quote,
-        wanted.escape, wanted.batchsize, wanted.maxbytes, wanted.parallelism, wanted.timeout, wanted.start_offset,
-        wanted.on_error, wanted.on_offset_lost)
+        wanted.escape, wanted.null_string, wanted.header, wanted.unknown_fields, wanted.batchsize, wanted.maxbytes,
+        wanted.parallelism, wanted.timeout, wanted.start_offset, wanted.on_error, wanted.on_null, wanted.on_conflict,
+        wanted.conflict_key, wanted.max_dead_letters, wanted.on_offset_lost)
     ON CONFLICT (topic, relation) DO UPDATE SET
         group_id = EXCLUDED.group_id, format = EXCLUDED.format, delimiter = EXCLUDED.delimiter, quote = EXCLUDED.quote,
-        escape = EXCLUDED.escape, batchsize = EXCLUDED.batchsize, maxbytes = EXCLUDED.maxbytes,
+        escape = EXCLUDED.escape, null_string = EXCLUDED.null_string, header = EXCLUDED.header,
+        unknown_fields = EXCLUDED.unknown_fields, batchsize = EXCLUDED.batchsize, maxbytes = EXCLUDED.maxbytes,
         parallelism = EXCLUDED.parallelism, timeout = EXCLUDED.timeout, on_error = EXCLUDED.on_error,
-        on_offset_lost = EXCLUDED.on_offset_lost, enabled = true,
+        on_null = EXCLUDED.on_null, on_conflict = EXCLUDED.on_conflict, conflict_key = EXCLUDED.conflict_key,
+        max_dead_letters = EXCLUDED.max_dead_letters, on_offset_lost = EXCLUDED.on_offset_lost, enabled = true,
         start_offset = coalesce(EXCLUDED.start_offset, c.start_offset),
         started = c.started AND EXCLUDED.start_offset IS NULL;
     PERFORM pipeline_kafka.start_workers(pipeline_kafka.workers_wanted());
@@ -238,19 +257,23 @@ COMMENT ON FUNCTION pipeline_kafka.warn_of_missing_parts() IS 'Says what a consu
 CREATE FUNCTION pipeline_kafka.consume_begin(topic text, relation regclass, group_id text DEFAULT NULL,
     format text DEFAULT NULL, delimiter text DEFAULT NULL, quote text DEFAULT NULL, escape text DEFAULT NULL,
     batchsize int DEFAULT NULL, maxbytes int DEFAULT NULL, parallelism int DEFAULT NULL, timeout int DEFAULT NULL,
-    start_offset bigint DEFAULT NULL, on_error text DEFAULT NULL, on_offset_lost text DEFAULT NULL) RETURNS text
+    start_offset bigint DEFAULT NULL, on_error text DEFAULT NULL, on_offset_lost text DEFAULT NULL,
+    null_string text DEFAULT NULL, header boolean DEFAULT NULL, unknown_fields text DEFAULT NULL, on_null text DEFAULT NULL,
+    on_conflict text DEFAULT NULL, conflict_key text DEFAULT NULL, max_dead_letters bigint DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     INSERT INTO pipeline_kafka.requests (function, arguments)
-    VALUES ('pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text)',
+    VALUES ('pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text, text, boolean, text, text, text, text, bigint)',
             jsonb_build_object('topic', topic, 'relation', relation::oid, 'group_id', group_id, 'format', format,
                 'delimiter', delimiter, 'quote', quote, 'escape', escape, 'batchsize', batchsize, 'maxbytes', maxbytes,
                 'parallelism', parallelism, 'timeout', timeout, 'start_offset', start_offset, 'on_error', on_error,
-                'on_offset_lost', on_offset_lost));
+                'on_offset_lost', on_offset_lost, 'null_string', null_string, 'header', header, 'unknown_fields', unknown_fields,
+                'on_null', on_null, 'on_conflict', on_conflict, 'conflict_key', conflict_key,
+                'max_dead_letters', max_dead_letters));
     RETURN 'success';
 END $$;
-COMMENT ON FUNCTION pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text) IS
+COMMENT ON FUNCTION pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text, text, boolean, text, text, text, text, bigint) IS
     'Begins to read a topic into a relation when the transaction commits, or changes how it is read. Answers ''success''. '
     'What is left out stays as it is where the consumer is known, and takes its default where it is new. '
     'topic: a name, or a pattern that begins with ^. relation: table, partitioned table, view, foreign table, stream. '
@@ -258,7 +281,9 @@ COMMENT ON FUNCTION pipeline_kafka.consume_begin(text, regclass, text, text, tex
     'delimiter (a tab), quote, escape: as in COPY. batchsize (10000): messages, maxbytes (32000000): bytes of a batch at the most. '
     'parallelism (1): workers at the least. timeout (250): milliseconds. start_offset: -2 beginning, -1 end, an offset; left out: '
     'go on, or the end where it is new. on_error: dead_letter (the default), stop, skip. '
-    'on_offset_lost: stop (the default), earliest, latest. The caller must be allowed to INSERT and owns the consumer. '
+    'on_offset_lost: stop (the default), earliest, latest. null_string, header: as in COPY. unknown_fields: ignore (the default), '
+    'error, or the jsonb column that takes them. on_null: skip (the default), dead_letter, delete. on_conflict: error (the default), '
+    'ignore, update, by the primary key or the constraint conflict_key. max_dead_letters: stop when so many were set aside. The caller must be allowed to INSERT and owns the consumer. '
     'Errors: 42501 privilege, 42809 relation kind, 0A000 row security with COPY, 22023 arguments.';
 
 CREATE FUNCTION pipeline_kafka.consume_begin() RETURNS text
@@ -303,7 +328,7 @@ BEGIN
             HINT = format('A superuser may: GRANT EXECUTE ON FUNCTION %s TO %s;', NEW.function, NEW.caller);
     END IF;
     CASE NEW.function
-    WHEN 'pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text)'::regprocedure
+    WHEN 'pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text, text, boolean, text, text, text, text, bigint)'::regprocedure
     THEN
         wanted.owner := NEW.caller;
         PERFORM pipeline_kafka.store_consumer(wanted), pipeline_kafka.warn_of_missing_parts();

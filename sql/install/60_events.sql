@@ -28,6 +28,8 @@ CREATE TRIGGER notify_workers AFTER INSERT OR UPDATE OR DELETE ON pipeline_kafka
     FOR EACH STATEMENT EXECUTE FUNCTION pipeline_kafka.notify_workers();
 CREATE TRIGGER notify_workers AFTER INSERT OR UPDATE OR DELETE ON pipeline_kafka.properties
     FOR EACH STATEMENT EXECUTE FUNCTION pipeline_kafka.notify_workers();
+CREATE TRIGGER notify_workers AFTER INSERT OR UPDATE OR DELETE ON pipeline_kafka.error_rules
+    FOR EACH STATEMENT EXECUTE FUNCTION pipeline_kafka.notify_workers();
 
 CREATE FUNCTION pipeline_kafka.end_dropped() RETURNS event_trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp

@@ -59,7 +59,9 @@ def test_many_quotes_that_never_close_are_refused_in_linear_time() -> None:
 
 
 def test_values_are_quoted_whatever_the_characters() -> None:
-    assert Quotes(b"1", b"2").field(b",", "x12,") == b"1x2122,1,"
-    assert STANDARD.field(b"\t", 'a"b') == b'"a""b"\t'
-    assert STANDARD.field(b",", "") == b'"",'
-    assert STANDARD.field(b",", None) == b","
+    assert Quotes(b"1", b"2").field(b",", b"", "x12,") == b"1x2122,1,"
+    assert STANDARD.field(b"\t", b"", 'a"b') == b'"a""b"\t'
+    assert STANDARD.field(b",", b"", "") == b'"",'
+    assert STANDARD.field(b",", b"", None) == b","
+    assert STANDARD.field(b",", b"-", None) == b"-,"
+    assert STANDARD.field(b",", b"-", "-") == b'"-",'
