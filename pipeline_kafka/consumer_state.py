@@ -15,6 +15,7 @@ from .model import Consumer
 
 Cursor = psycopg.Cursor[Any]
 MAX_BACKOFF = 30.0  # seconds
+MAX_PAUSE = 60.0  # seconds
 
 # By id and relation: where the extension was dropped and made again, ids begin anew, and this is another's.
 _STOP = """
@@ -30,9 +31,12 @@ SET sqlstate = EXCLUDED.sqlstate, error = EXCLUDED.error, failed_at = EXCLUDED.f
 """
 
 
-def note(cursor: Cursor, consumer: Consumer, sqlstate: str, error: str, failures: int) -> float:
-    """Store a consumer's failure, its ``failures``th in a row, and return in how many seconds to try again."""
-    wait = backoff(failures)
+def note(cursor: Cursor, consumer: Consumer, sqlstate: str, error: str, failures: int, pauses: bool = False) -> float:
+    """Store a consumer's failure, its ``failures``th in a row, and return in how many seconds to try again.
+
+    With ``pauses`` that is later: somebody has to mend the set-up first.
+    """
+    wait = min(MAX_PAUSE, 10 * backoff(failures)) if pauses else backoff(failures)
     _store(cursor, consumer, sqlstate, error, failures, wait)
     logger.warning("consumer %s failed, next try in %.1f s: %s %s", consumer, wait, sqlstate, error)
     return wait

@@ -5,53 +5,33 @@ In: a batch's work, decoded. Out: rows, dead letters and offsets, committed toge
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
 
 from . import consumer_state, dead_letters, offsets
-from .database import SEARCH_PATH
-from .decoders.payload import Decoded, Payload, Reject
-from .errors import Kind, Redefined, describe, kind_of_error
+from .around import Around
+from .errors import Action, Redefined, Rules, describe
+from .limit import Limit, key_of
 from .log import logger
-from .model import Consumer, Relation, TopicPartition
-from .offsets import Move
-
-
-@dataclass(slots=True)
-class Work:
-    """One consumer's part of a batch: messages decoded for its relation, and the offsets they move."""
-
-    consumer: Consumer
-    relation: Relation
-    decoded: Decoded
-    moves: dict[TopicPartition, Move]
-    failures: int = 0  # in a row, before this batch
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A consumer's part of a batch was not loaded. Try again in ``retry_in`` seconds; None: it was stopped."""
-
-    retry_in: float | None
-    counts: bool = True  # as one more failure in a row
-    slow: bool = False  # it took longer than others should wait
-
+from .model import Consumer, TopicPartition
+from .owner import as_owner
+from .tries import Tries
+from .why import Bad, of_reject
+from .work import Failure, Outcomes, Work
 
 _SLOW = ("57014", "55P03")  # statement_timeout, lock_timeout
-Outcomes = dict[int, Failure | None]  # consumer's id -> None where its part was loaded
+_FULL = "53400"  # configuration_limit_exceeded: max_dead_letters is reached
 
 
-class Stop(Exception):
-    """A bad message, for a consumer whose on_error is 'stop'."""
+class Refused(Exception):
+    """A decoder's refusal that a user's rule does not let be set aside."""
 
-    def __init__(self, reject: Reject) -> None:
-        message, self.sqlstate, error = reject
-        super().__init__(f"{message.topic()}[{message.partition()}] offset {message.offset()}: {error}")
+    def __init__(self, bad: Bad) -> None:
+        super().__init__(f"{_place(bad)}: {bad.why.error}")
+        self.sqlstate = bad.why.sqlstate
 
 
 class Loader:
@@ -59,7 +39,14 @@ class Loader:
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
-        self.patience = 0.0  # seconds a statement may take; 0.0 for ever
+        self._rules = Rules()
+        self._patience = 0.0
+        self._tries = Tries(connection)
+
+    def configure(self, rules: Rules, patience: float) -> None:
+        """Between batches: set what is done about errors, and how many seconds a statement may take (0.0: any)."""
+        self._rules = rules
+        self._patience = patience
 
     def load(self, batch: list[Work]) -> Outcomes:
         """Load each consumer's part of a batch; what one consumer fails at does not touch the others.
@@ -68,41 +55,83 @@ class Loader:
         psycopg.OperationalError where the connection broke (whether it was committed is then in the offsets).
         """
         with self.connection.transaction(), self.connection.cursor() as cursor:
-            if self.patience:
-                cursor.execute(f"SET LOCAL statement_timeout = {int(self.patience * 1000)}")
+            if self._patience:
+                cursor.execute(f"SET LOCAL statement_timeout = {int(self._patience * 1000)}")
             return {work.consumer.id: self._load_one(cursor, work) for work in batch}
 
     def _load_one(self, cursor: psycopg.Cursor[Any], work: Work) -> Failure | None:
-        begin_part(cursor)
+        _begin_part(cursor)
         try:
-            _write(cursor, work)
-        except (psycopg.Error, Redefined, Stop) as error:
+            stopped = self._write(cursor, work)
+        except (psycopg.Error, Redefined, Refused) as error:
             if self.connection.broken:
                 raise
-            undo_part(cursor)
-            return _failure(cursor, work, error)
+            _undo_part(cursor)
+            return self._failure(cursor, work, error)
         cursor.execute("RELEASE SAVEPOINT part")
-        return None
+        return Failure(retry_in=None) if stopped else None
+
+    def _failure(self, cursor: psycopg.Cursor[Any], work: Work, error: Exception) -> Failure:
+        if isinstance(error, Redefined):
+            return Failure(retry_in=0.0, counts=False)
+        assert isinstance(error, psycopg.Error | Refused)
+        if not offsets.still(cursor, work.relation):
+            return Failure(retry_in=0.0, counts=False)
+        sqlstate = error.sqlstate or "08006"
+        if sqlstate in _SLOW and (other := offsets.evict(cursor, work.consumer, work.moves)):
+            logger.warning("consumer %s: %s held its offsets and was ended", work.consumer, other)
+            return Failure(retry_in=0.0, counts=False)
+        action = self._rules.action_of(error) if isinstance(error, psycopg.Error) else self._rules.action(sqlstate)
+        pauses = action is Action.PAUSE
+        wait = consumer_state.note(cursor, work.consumer, sqlstate, describe(error), work.failures + 1, pauses)
+        return Failure(wait, slow=sqlstate in _SLOW)
+
+    def _write(self, cursor: psycopg.Cursor[Any], work: Work) -> bool:
+        """Claim the offsets, write the rows, and set aside what cannot be one; tell whether the consumer stopped."""
+        refused = self._refused(work)
+        offsets.claim(cursor, work.consumer, work.relation.version, work.moves)
+        limit = _limit(cursor, work, refused)
+        try:
+            self._write_rows(cursor, work, limit.end())
+        except psycopg.Error as error:
+            if cursor.connection.broken:
+                raise
+            _undo_part(cursor)
+            _begin_part(cursor)
+            if not self._blames_message(cursor, work, error, limit.end()):
+                raise
+            offsets.claim(cursor, work.consumer, work.relation.version, work.moves)
+            limit = _limit(cursor, work, refused, found=True)
+            around = Around(cursor, self._tries, work, self._rules, limit)
+            around.load(error)
+            refused += around.bad
+        if len(work.decoded.payload) and not offsets.still(cursor, work.relation):
+            raise Redefined(f"{work.consumer}: the relation was changed")  # claim() looked before it was locked
+        refused.sort(key=lambda bad: limit.place(bad.message))
+        return _settle(cursor, work, limit, refused)
+
+    def _write_rows(self, cursor: psycopg.Cursor[Any], work: Work, end: int) -> None:
+        if end:
+            with as_owner(cursor, work.consumer):
+                work.decoded.payload.load(cursor, 0, end)
+
+    def _blames_message(self, cursor: psycopg.Cursor[Any], work: Work, error: psycopg.Error, end: int) -> bool:
+        def is_unreadable() -> bool:
+            with as_owner(cursor, work.consumer):
+                return work.decoded.payload.unreadable(cursor, error, 0, end)
+
+        return self._rules.blames_message(error, is_unreadable)
+
+    def _refused(self, work: Work) -> list[Bad]:
+        """Return what the decoder has refused. Raises Refused where a rule says that it is not to be set aside."""
+        refused = [of_reject(reject) for reject in work.decoded.rejects]
+        for bad in refused:
+            if self._rules.action(bad.why.sqlstate) is not Action.SET_ASIDE:
+                raise Refused(bad)
+        return refused
 
 
-def _failure(cursor: psycopg.Cursor[Any], work: Work, error: Exception) -> Failure:
-    if isinstance(error, Redefined):
-        return Failure(retry_in=0.0, counts=False)
-    if isinstance(error, Stop):
-        consumer_state.stop(cursor, work.consumer, error.sqlstate, str(error))
-        return Failure(retry_in=None)
-    assert isinstance(error, psycopg.Error)
-    if not offsets.still(cursor, work.relation):
-        return Failure(retry_in=0.0, counts=False)
-    sqlstate = error.sqlstate or "08006"
-    if sqlstate in _SLOW and (other := offsets.evict(cursor, work.consumer, work.moves)):
-        logger.warning("consumer %s: %s held its offsets and was ended", work.consumer, other)
-        return Failure(retry_in=0.0, counts=False)
-    wait = consumer_state.note(cursor, work.consumer, sqlstate, describe(error), work.failures + 1)
-    return Failure(wait, slow=sqlstate in _SLOW)
-
-
-def begin_part(cursor: psycopg.Cursor[Any]) -> None:
+def _begin_part(cursor: psycopg.Cursor[Any]) -> None:
     """Open the savepoint a consumer's part can be undone to.
 
     Deferred constraints are checked at each statement: at commit they would run after the switch to the owner has
@@ -111,113 +140,62 @@ def begin_part(cursor: psycopg.Cursor[Any]) -> None:
     cursor.execute("SAVEPOINT part; SET CONSTRAINTS ALL IMMEDIATE")
 
 
-def undo_part(cursor: psycopg.Cursor[Any]) -> None:
-    """Undo all since begin_part()."""
+def _undo_part(cursor: psycopg.Cursor[Any]) -> None:
     cursor.execute("ROLLBACK TO SAVEPOINT part")
 
 
-def _write(cursor: psycopg.Cursor[Any], work: Work) -> None:
-    """Claim the offsets, then write the rows and set aside what cannot be one."""
-    offsets.claim(cursor, work.consumer, work.relation.version, work.moves)
-    rejects = list(work.decoded.rejects)
-    if len(work.decoded.payload):
-        try:
-            with as_owner(cursor, work.consumer):
-                work.decoded.payload.load(cursor, 0, len(work.decoded.payload))
-        except psycopg.Error as error:
-            if cursor.connection.broken or kind_of_error(error) is Kind.OUTAGE:
-                raise
-            undo_part(cursor)
-            begin_part(cursor)
-            if not _is_data(cursor, work.consumer, work.decoded.payload, error, 0, len(work.decoded.payload)):
-                raise
-            offsets.claim(cursor, work.consumer, work.relation.version, work.moves)
-            rejects += load_around(cursor, work.consumer, work.decoded.payload, error)
-        if not offsets.still(cursor, work.relation):  # claim() looked before the relation was locked
-            raise Redefined(f"{work.consumer}: the relation was changed")
-    if rejects:
-        rejects.sort(key=lambda reject: (reject.message.partition() or 0, reject.message.offset() or 0))
-        _dispose(cursor, work.consumer, rejects)
-    if work.failures:
-        consumer_state.clear(cursor, work.consumer)
+def _limit(cursor: psycopg.Cursor[Any], work: Work, refused: list[Bad], found: bool = False) -> Limit:
+    """Return how far the part may be loaded; ``found`` tells that the server has found bad messages too."""
+    room: float = math.inf
+    if work.consumer.on_error == "stop":
+        room = 0
+    elif work.consumer.on_error == "dead_letter" and work.consumer.max_dead_letters and (refused or found):
+        most = work.consumer.max_dead_letters
+        room = most - dead_letters.held(cursor, work.consumer, most)
+    return Limit(room, work.moves, work.decoded.payload, refused)
 
 
-def load_around(
-    cursor: psycopg.Cursor[Any], consumer: Consumer, payload: Payload, error: psycopg.Error
-) -> list[Reject]:
-    """Load what can be loaded of a payload that failed with ``error``, and return the messages that cannot.
-
-    A message is bad when it fails alone: where COPY names the line it is tried next, by itself; else the range is
-    halved. After a failure ranges start again at one message and double, so that a storm of bad ones costs one
-    statement each and not one batch each.
-    """
-    rejects: list[Reject] = []
-    start, size = 0, _next_size(payload, error, 0, len(payload))
-    while start < len(payload):
-        stop = min(start + size, len(payload))
-        cursor.execute("SAVEPOINT range")
-        try:
-            with as_owner(cursor, consumer):
-                payload.load(cursor, start, stop)
-        except psycopg.Error as found:
-            if cursor.connection.broken or kind_of_error(found) is Kind.OUTAGE:
-                raise
-            cursor.execute("ROLLBACK TO SAVEPOINT range")
-            if not _is_data(cursor, consumer, payload, found, start, stop):
-                raise
-            if stop - start == 1:
-                rejects.append(Reject(payload.messages[start], found.sqlstate or "", describe(found)))
-                start, size = stop, 1
-            else:
-                size = _next_size(payload, found, start, stop)
-        else:
-            start, size = stop, size * 2
-        cursor.execute("RELEASE SAVEPOINT range")
-    return rejects
+def _settle(cursor: psycopg.Cursor[Any], work: Work, limit: Limit, bad: Sequence[Bad]) -> bool:
+    """Set the bad messages aside, or count them, and stop the consumer at the one it may not pass."""
+    consumer, last = work.consumer, limit.cut(bad)
+    if last is not None:
+        bad = bad[: int(limit.room)]
+        offsets.claim(cursor, consumer, work.relation.version, limit.left(last, work.messages))
+    if bad:
+        _dispose(cursor, work, bad)
+    if last is not None:
+        consumer_state.stop(cursor, consumer, *_reason(consumer, last))
+    elif work.failures:
+        consumer_state.clear(cursor, consumer)
+    return last is not None
 
 
-def _is_data(
-    cursor: psycopg.Cursor[Any], consumer: Consumer, payload: Payload, error: psycopg.Error, start: int, stop: int
-) -> bool:
-    """Tell whether the messages [start, stop) are at fault, not how the relation is set up."""
-    if kind_of_error(error) is Kind.DATA:
-        return True
-    with as_owner(cursor, consumer):
-        return payload.unreadable(cursor, error, start, stop)
+def _dispose(cursor: psycopg.Cursor[Any], work: Work, bad: Sequence[Bad]) -> None:
+    numbers: dict[TopicPartition, int] = {}
+    for message, _ in bad:
+        numbers[key_of(message)] = numbers.get(key_of(message), 0) + 1
+    if work.consumer.on_error == "dead_letter":
+        dead_letters.set_aside(cursor, work.consumer, work.relation, bad)
+    offsets.count(cursor, work.consumer, numbers, skipped=work.consumer.on_error == "skip")
 
 
-def _next_size(payload: Payload, error: psycopg.Error, start: int, stop: int) -> int:
-    """How many messages to try after [start, stop) failed: those before the named line, or half."""
-    bad = payload.locate(error, start)
-    if bad is None or not start <= bad < stop:
-        return max(1, (stop - start) // 2)
-    return max(1, bad - start)
-
-
-def _dispose(cursor: psycopg.Cursor[Any], consumer: Consumer, rejects: list[Reject]) -> None:
+def _reason(consumer: Consumer, last: Bad) -> tuple[str, str]:
+    """Return why a consumer stopped: a SQLSTATE, and a text that says what to do."""
     if consumer.on_error == "stop":
-        raise Stop(rejects[0])
-    bad: dict[TopicPartition, int] = {}
-    for message, _, _ in rejects:
-        key = TopicPartition(message.topic() or "", message.partition() or 0)
-        bad[key] = bad.get(key, 0) + 1
-    if consumer.on_error == "dead_letter":
-        dead_letters.set_aside(cursor, consumer, rejects)
-    offsets.count(cursor, consumer, bad, skipped=consumer.on_error == "skip")
+        return last.why.sqlstate, f"{_place(last)}: {last.why.error}\n{_PASS}"
+    said = f"max_dead_letters ({consumer.max_dead_letters}) is reached; {_place(last)}: {last.why.error}"
+    return _FULL, f"{said}\n{_MAKE_ROOM}"
 
 
-@contextmanager
-def as_owner(cursor: psycopg.Cursor[Any], consumer: Consumer) -> Iterator[None]:
-    """Run statements as the consumer's owner, with the owner's search_path.
+_PASS = (
+    "Nothing behind it in its partition was loaded. Mend the relation or the message's sender and call consume_begin(),"
+    " which goes on at this message; on_error => 'dead_letter' passes it."
+)
+_MAKE_ROOM = (
+    "Nothing was loaded behind it. Look into dead_letters_shown, mend what is wrong, empty it by retry_dead_letters()"
+    " or discard_dead_letters(), or raise max_dead_letters; then consume_begin() goes on from here."
+)
 
-    The token keeps a trigger from ending the switch. On an error nothing is undone here: rolling back to the
-    savepoint restores both.
-    """
-    token = secrets.token_hex(16)
-    if consumer.switch_to is not None:
-        cursor.execute("SELECT pipeline_kafka.begin_as(%s::oid, %s)", (consumer.switch_to, token))
-    cursor.execute("SELECT pg_catalog.set_config('search_path', %s, true)", (consumer.search_path,))
-    yield
-    if consumer.switch_to is not None:
-        cursor.execute("SELECT pipeline_kafka.end_as(%s)", (token,))
-    cursor.execute("SELECT pg_catalog.set_config('search_path', %s, true)", (SEARCH_PATH,))
+
+def _place(bad: Bad) -> str:
+    return f"{key_of(bad.message)} offset {bad.message.offset()}"

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
-from .loader import Failure, Loader, Outcomes, Work
+from .loader import Loader
+from .work import Failure, Outcomes, Work
 
 STAY_EVERY = 5.0  # seconds a load may take before the group is told that this member lives
 CANCEL_WAIT = 2.0  # seconds a request to cancel may take

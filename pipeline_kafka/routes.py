@@ -16,10 +16,10 @@ from confluent_kafka import Message
 
 from .batch import Batch
 from .errors import PositionLost
-from .loader import Failure
 from .message import when
 from .model import Consumer, TopicPartition
 from .offsets import Move, Standing
+from .work import Failure
 
 FAR_BEHIND = 50_000  # messages that a consumer may be behind the others before it is read by itself
 

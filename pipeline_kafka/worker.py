@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 import psycopg
 
-from . import catalog
+from . import catalog, dead_letters
 from .catalog import Snapshot
 from .database import connect
 from .errors import LetGo, NothingToDo
@@ -30,6 +30,7 @@ LOOK_EVERY = 1.0  # seconds between looks at what is not notified of
 TELL_EVERY = 5.0  # seconds between rows about this worker
 SLOT_WAIT = 15.0  # seconds the server may take to notice that a slot's last process is gone
 RELOAD_EVERY = 10.0  # seconds between readings of the catalog without a notification
+EXPIRE_EVERY = 60.0  # seconds between looks for dead letters that are not kept any longer
 
 _DATABASE_WANTED = """
 SELECT EXISTS (
@@ -147,7 +148,7 @@ class Worker:
             raise NothingToDo(f"the extension is not in database {self._name}") from None
 
     def _follow(self) -> None:
-        reload_at = tell_at = 0.0
+        reload_at = tell_at = expire_at = 0.0
         snapshot: Snapshot | None = None
         while not self._stopping:
             now = time.monotonic()
@@ -157,6 +158,8 @@ class Worker:
             if now >= tell_at:
                 self._tell()
                 tell_at = now + TELL_EVERY
+            if now >= expire_at:
+                expire_at = now + (EXPIRE_EVERY if dead_letters.expire(self._connection) else LOOK_EVERY)
             self._let_go_if_wanted()
             self._tell_watermarks()
             if self._notified(LOOK_EVERY):

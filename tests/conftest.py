@@ -8,4 +8,5 @@ pytest_plugins = [
     "tests.fix_kafka",
     "tests.fix_proxy",
     "tests.fix_worker",
+    "tests.fix_feed",
 ]

@@ -67,13 +67,13 @@ class Flow:
         others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         self.wait(others, 0, "the workers have left the database")
 
-    def read(self, topic: str, *relations: str) -> None:
+    def read(self, topic: str, *relations: str, timeout: float = TIMEOUT) -> None:
         """Wait until all consumers of a topic, or those into ``relations``, have passed all that is in it now."""
         ends = self.kafka.high_watermarks(topic)
         wait_until(
             lambda: self._standing(topic, relations),
             f"{topic} is read up to {ends}",
-            TIMEOUT,
+            timeout,
             accept=lambda standing: standing and all(offsets == ends for offsets in standing.values()),
         )
 

@@ -32,7 +32,7 @@ def test_one_bad_message_in_ten_thousand_anywhere(flow: Flow, topic: MakeTopic, 
 
 def test_what_is_set_aside_is_whole_and_says_why(flow: Flow, topic: MakeTopic) -> None:
     name = topic()
-    flow.kafka.produce(name, [(b"k\xff", b"\x00bad\xff")], headers=[("h", b"v"), ("none", None)])
+    flow.kafka.produce(name, [(b"k\xff", b"\x00bad\xff\tx")], headers=[("h", b"v"), ("none", None)])
     flow.admin.execute("CREATE TABLE t (id int, name text)")
     flow.begin(name, "t")
     flow.read(name)
@@ -41,7 +41,7 @@ def test_what_is_set_aside_is_whole_and_says_why(flow: Flow, topic: MakeTopic) -
            FROM pipeline_kafka.dead_letters"""
     )
     headers = [{"name": "h", "value": "v"}, {"name": "none", "value": None}]
-    assert [(*row[:5], row[6]) for row in letter] == [(0, 0, b"k\xff", b"\x00bad\xff", headers, True)]
+    assert [(*row[:5], row[6]) for row in letter] == [(0, 0, b"k\xff", b"\x00bad\xff\tx", headers, True)]
     assert "UTF8" in letter[0][5] or "UTF-8" in letter[0][5]
 
 
@@ -51,9 +51,8 @@ def test_the_error_names_the_column_and_the_value(flow: Flow, topic: MakeTopic) 
     flow.admin.execute("CREATE TABLE t (id int, name text)")
     flow.begin(name, "t")
     flow.read(name)
-    error = flow.value("SELECT error FROM pipeline_kafka.dead_letters")
-    assert 'invalid input syntax for type integer: "many"' in error
-    assert "column id" in error
+    letters = flow.rows("SELECT error, column_name FROM pipeline_kafka.dead_letters")
+    assert letters == [('invalid input syntax for type integer: "many"', "id")]
 
 
 def test_skip_counts_what_it_passes_over(flow: Flow, topic: MakeTopic) -> None:
@@ -68,7 +67,7 @@ def test_skip_counts_what_it_passes_over(flow: Flow, topic: MakeTopic) -> None:
     assert (status["messages"], status["skipped"], status["set_aside"]) == (4, 2, 0)
 
 
-def test_stop_stops_before_the_bad_message_and_its_batch(flow: Flow, topic: MakeTopic) -> None:
+def test_stop_stops_at_the_bad_message(flow: Flow, topic: MakeTopic) -> None:
     name = topic()
     flow.kafka.produce(name, ["1"])
     flow.admin.execute("CREATE TABLE t (id int)")

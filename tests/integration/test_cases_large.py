@@ -71,7 +71,7 @@ def test_case_19_large_messages_are_read_within_bounds(flow: Flow, topic: MakeTo
            CREATE TRIGGER measure BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION measure()"""
     )
     flow.begin(name, "t", format="json", maxbytes=MAXBYTES)
-    flow.read(name)
+    flow.read(name, timeout=300)
     assert flow.rows("SELECT count(DISTINCT id), sum(size) FROM t") == [(COUNT, COUNT * SIZE)]
     assert flow.value("SELECT max(size) FROM (SELECT sum(size) AS size FROM t GROUP BY batch) b") <= MAXBYTES + 2 * SIZE
     assert peak_memory(flow.value("SELECT pid FROM pipeline_kafka.workers_status")) < 250

@@ -16,7 +16,7 @@ def test_rows_are_written_as_the_role_that_began(flow: Flow, topic: MakeTopic, c
     role = make_role(flow, 'Odd "Role"')
     flow.admin.execute(RECORDER)
     run(flow, "GRANT INSERT ON t TO {}", role)
-    flow.kafka.produce(name, ["1\tx", "bad", "2\tx"])
+    flow.kafka.produce(name, ["1\tx", "bad\tx", "2\tx"])
     flow.begin(name, "t", by=connect(user=role))
     flow.read(name)
     assert flow.rows("SELECT id, by FROM t ORDER BY id") == [(1, role), (2, role)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from tests.fix_cluster import Connect
 from tests.fix_kafka import MakeTopic
@@ -58,12 +59,14 @@ def test_deferred_constraints_are_checked_for_each_row(
 
 def test_triggers_see_the_owners_search_path(flow: Flow, topic: MakeTopic, connect: Connect) -> None:
     name = topic()
-    role, other = make_role(flow, 'Odd "Role"'), make_role(flow)
-    for each in (role, other):
-        run(flow, "CREATE SCHEMA {} AUTHORIZATION {}", each, each)
-        run(flow, "CREATE TABLE {}.log (id int)", each)
-        run(flow, "GRANT INSERT ON {}.log TO {}", each, each)
-    run(flow, "ALTER ROLE {} SET search_path = {}, public", other, other)
+    # One role has the default search_path, which begins with its own name, the other a path of its own.
+    schemas = {make_role(flow, 'Odd "Role"'): None, make_role(flow): "Elsewhere"}
+    for role, schema in schemas.items():
+        run(flow, "CREATE SCHEMA {} AUTHORIZATION {}", schema or role, role)
+        run(flow, "CREATE TABLE {}.log (id int)", schema or role)
+        run(flow, "GRANT INSERT ON {}.log TO {}", schema or role, role)
+        if schema:
+            run(flow, "ALTER ROLE {} SET search_path = {}, public", role, schema)
     flow.admin.execute(
         """CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
                INSERT INTO log VALUES (NEW.id); RETURN NEW;
@@ -71,18 +74,15 @@ def test_triggers_see_the_owners_search_path(flow: Flow, topic: MakeTopic, conne
            CREATE TABLE t (id int); CREATE TRIGGER note BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION note();
            CREATE TABLE u (id int); CREATE TRIGGER note BEFORE INSERT ON u FOR EACH ROW EXECUTE FUNCTION note()"""
     )
-    for table, each in {"t": role, "u": other}.items():
-        run(flow, "GRANT INSERT ON {} TO {}", table, each)
-        flow.begin(name, table, by=connect(user=each))
+    for table, role in zip("tu", schemas, strict=True):
+        run(flow, "GRANT INSERT ON {} TO {}", table, role)
+        flow.begin(name, table, by=connect(user=role))
     flow.kafka.produce(name, ["1"])
     flow.read(name)
     assert flow.aside(name) == []
-    for each in (role, other):
-        assert flow.column(f"SELECT id FROM {quoted(each)}.log") == [1]
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    for role, schema in schemas.items():
+        log = sql.SQL("SELECT id FROM {}.log").format(sql.Identifier(schema or role))
+        assert flow.admin.execute(log).fetchall() == [(1,)]
 
 
 def test_a_trigger_does_not_get_out_of_the_owners_role(flow: Flow, topic: MakeTopic, connect: Connect) -> None:

@@ -194,7 +194,7 @@ def test_worker_lines_reach_the_servers_log_with_level_and_consumer(
     worker = f"pipeline_kafka {flow.admin.info.dbname}/0: "
     for line in (
         f"LOG:  {worker}begins in slot 0",
-        f"WARNING:  {worker}consumer {name} -> public.t failed, next try in 0.1 s: 42501 not now | later",
+        f"WARNING:  {worker}consumer {name} -> public.t failed, next try in 1.0 s: 42501 not now | later",
         f"LOG:  {worker}consumer {name} -> public.t goes on",
     ):
         wait_until(lambda line=line: line in cluster.log(seen), line)  # type: ignore[misc]

@@ -9,7 +9,7 @@ import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/**/*.md")])
-REFERENCE = (CHECKOUT / "docs" / "sql.md").read_text()
+REFERENCE = "\n".join(path.read_text() for path in sorted((CHECKOUT / "docs").glob("*.md")))
 SCRIPT = "\n".join(path.read_text() for path in sorted((CHECKOUT / "sql" / "install").glob("*.sql")))
 MODULE = (CHECKOUT / "workers" / "pipeline_kafka.c").read_text()
 

@@ -9,9 +9,9 @@ from confluent_kafka import Message
 
 from pipeline_kafka.batch import Batch
 from pipeline_kafka.errors import PositionLost
-from pipeline_kafka.loader import Failure
 from pipeline_kafka.model import Consumer, TopicPartition
 from pipeline_kafka.routes import Routes, reads
+from pipeline_kafka.work import Failure
 
 P0, P1 = TopicPartition("events", 0), TopicPartition("events", 1)
 NOW, LATER, NEVER = Failure(retry_in=0.0), Failure(retry_in=3600.0), Failure(retry_in=None)
