@@ -38,30 +38,15 @@ END $$;
 COMMENT ON FUNCTION pipeline_kafka.remove_broker(text) IS
     'Removes one bootstrap server, written as it was added. Answers ''success''. Errors: 42704 where it is not configured.';
 
--- Runs inside the server's Python (librdkafka is asked, so that its own words are the error): nothing connects.
-CREATE FUNCTION pipeline_kafka.refuse_property(name text, value text, OUT error text, OUT hint text, OUT warning text)
-LANGUAGE plpython3u VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-if "api" not in GD:
-    import os, site, sys
-    python = plpy.execute("SELECT pipeline_kafka.setting('python') AS path")[0]["path"]
-    library = "lib/python%d.%d/site-packages" % sys.version_info[:2]
-    site.addsitedir(os.path.join(os.path.dirname(os.path.dirname(python)), library))
-    from pipeline_kafka import plpy_api
-    GD["api"] = plpy_api
-return GD["api"].refuse_property(plpy, name, value)
-$$;
-COMMENT ON FUNCTION pipeline_kafka.refuse_property(text, text) IS
-    'Asks librdkafka whether it takes this property: error and hint where it does not by itself, warning where it does not go '
-    'with those already set (yet); NULL for what does not apply. Nothing is stored and nothing connects.';
-
 CREATE FUNCTION pipeline_kafka.check_property(name text, value text) RETURNS void
 LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     refusal record;
 BEGIN
-    SELECT * INTO refusal FROM pipeline_kafka.refuse_property(name, value);
+    SELECT r.* INTO refusal
+    FROM pipeline_kafka.ask('refuse_property', jsonb_build_object('name', name, 'value', value), 10000) AS a,
+         jsonb_to_record(a) AS r(error text, hint text, warning text);
     IF refusal.error IS NOT NULL THEN
         RAISE EXCEPTION '%', refusal.error USING ERRCODE = 'invalid_parameter_value', HINT = refusal.hint;
     ELSIF refusal.warning IS NOT NULL THEN

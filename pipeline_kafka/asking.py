@@ -1,0 +1,98 @@
+"""Asking Kafka for a session, by a process of its own: see answers/.
+
+In: plpy, a question and its arguments. Out: the rows of the answer, each a JSON object.
+
+The session looks for a cancel or a shutdown several times a second, whatever the process does. The process ends when
+the session does: it reads the end of its stdin.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+import msgspec
+
+from .answers.protocol import DONE, TROUBLE, Frame, Frames, Request, Trouble
+
+OFFLINE = "refuse_property"  # the one question that takes no broker
+LOOK_EVERY = 0.1  # seconds between looks for a cancel
+GRACE = 2.0  # seconds the process may take beyond its timeout, to begin and to say why it has no answer
+_MOST = 1 << 16  # bytes read at a time
+
+
+def ask(plpy: Any, question: str, arguments: str, timeout: int) -> Iterator[str]:
+    """Yield the rows of an answer. ``arguments`` is a JSON object, ``timeout`` in milliseconds.
+
+    Raises plpy.Error with the SQLSTATE, detail and hint of what went wrong.
+    """
+    for frame in frames(plpy, question, msgspec.json.decode(arguments), timeout):
+        yield frame.data.decode()
+
+
+def frames(plpy: Any, question: str, arguments: dict[str, Any], timeout: int) -> Iterator[Frame]:
+    """Yield the frames of an answer but for the last; see ask()."""
+    brokers = plpy.execute("SELECT host FROM pipeline_kafka.brokers ORDER BY host")
+    if not brokers and question != OFFLINE:
+        _raise(plpy, Trouble("55000", "no broker is configured", hint="pipeline_kafka.add_broker() names one."))
+    properties = plpy.execute("SELECT name, value FROM pipeline_kafka.properties")
+    request = Request(
+        question,
+        arguments,
+        [row["host"] for row in brokers],
+        {row["name"]: row["value"] for row in properties},
+        timeout / 1000,
+    )
+    python = plpy.execute("SELECT pipeline_kafka.setting('python') AS path")[0]["path"]
+    with _process(python, request) as (process, out):
+        for frame in _read(plpy, process, out, time.monotonic() + request.timeout + GRACE):
+            if frame.kind == TROUBLE:
+                _raise(plpy, msgspec.json.decode(frame.data, type=Trouble))
+            if frame.kind == DONE:
+                return
+            yield frame
+
+
+@contextmanager
+def _process(python: str, request: Request) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
+    command = [python, "-I", "-m", "pipeline_kafka.answers"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env={}, cwd="/", start_new_session=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            data = msgspec.msgpack.encode(request)
+            process.stdin.write(len(data).to_bytes(4, "big") + data)
+            process.stdin.flush()
+            yield process, process.stdout
+        finally:
+            process.kill()
+
+
+def _read(plpy: Any, process: subprocess.Popen[bytes], out: IO[bytes], end: float) -> Iterator[Frame]:
+    cut = Frames()
+    look = plpy.prepare("SELECT")
+    while True:
+        plpy.execute(look)  # raises where the statement is cancelled; ends with the session where that ends
+        if select.select([out], [], [], LOOK_EVERY)[0]:
+            data = os.read(out.fileno(), _MOST)
+            if not data:
+                _raise(plpy, Trouble("58000", f"the process that asks Kafka {_end_of(process.wait())}"))
+            yield from cut.feed(data)
+        elif time.monotonic() > end:
+            _raise(plpy, Trouble("08006", "Kafka did not answer in time", hint="Give it a longer timeout."))
+
+
+def _end_of(code: int) -> str:
+    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
+def _raise(plpy: Any, trouble: Trouble) -> None:
+    plpy.error(trouble.error, detail=trouble.detail, hint=trouble.hint, sqlstate=trouble.sqlstate)
