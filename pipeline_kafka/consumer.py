@@ -5,7 +5,6 @@ In: topics to subscribe to, and where each partition starts. Out: batches of mes
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 
@@ -15,6 +14,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from . import kafka
 from .batch import Batch
+from .coverage import Coverage
 from .errors import PipelineError
 from .log import logger
 from .model import TopicPartition
@@ -22,8 +22,6 @@ from .model import TopicPartition
 # Errors that come in place of a message and say that the partition's offset is not to be had.
 _LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
-_FIRST_ASSIGNMENT = 5.0  # seconds until an assignment that never came is looked at as an empty one
-_METADATA_WAIT = 10.0  # seconds Kafka may take to say which partitions there are
 _SEEK_TRIES = 100
 _SLICE = 64  # the first slice of a batch, before the messages' size is known
 
@@ -40,6 +38,7 @@ class Reader:
         settings: kafka.Settings,
         on_assign: Callable[[list[TopicPartition]], Mapping[TopicPartition, int]],
         on_revoke: Callable[[list[TopicPartition], bool], None],
+        coverage: Coverage,
     ) -> None:
         self._kafka = KafkaConsumer(settings)
         self._on_assign = on_assign
@@ -48,7 +47,7 @@ class Reader:
         self._batch = Batch()
         self._topics: frozenset[str] = frozenset()
         self._paused: set[TopicPartition] = set()
-        self._check_at = math.inf
+        self._coverage = coverage
         self.positions: dict[TopicPartition, int] = {}
         self.trouble: PipelineError | None = None
 
@@ -58,7 +57,7 @@ class Reader:
         if wanted == self._topics:
             return
         if not self._topics:
-            self._check_at = time.monotonic() + _FIRST_ASSIGNMENT
+            self._coverage.begin()
         self._topics = wanted
         if wanted:
             self._subscribe(wanted)
@@ -70,7 +69,7 @@ class Reader:
 
         close() does not: a static member's partitions wait for it to come back until its session times out.
         """
-        self._check_at = math.inf
+        self._coverage.end()
         self._topics = frozenset()
         self._kafka.unsubscribe()
         self._kafka.poll(0.1)  # lets on_revoke run, after which librdkafka tells the coordinator
@@ -78,28 +77,15 @@ class Reader:
     def _subscribe(self, topics: Iterable[str]) -> None:
         self._kafka.subscribe(sorted(topics), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
 
-    def _check_first_assignment(self) -> None:
-        """Join anew where the first assignment does not fit the subscription.
-
-        A static member that comes back is given what it had before, without a rebalance, even if it subscribes to
-        other topics now or they have more partitions: the coordinator looks only at the assignor (KIP-345). Leaving
-        first makes it assign anew. Where others share the topics it is done too, since what is theirs cannot be told.
-        """
-        self._check_at = math.inf
-        topics = self._kafka.list_topics(timeout=_METADATA_WAIT).topics
-        there = {TopicPartition(name, n) for name in self._topics & topics.keys() for n in topics[name].partitions}
-        if self.positions.keys() != there or self._topics - topics.keys():
-            self._kafka.unsubscribe()
-            self._subscribe(self._topics)
-
     def take(self, batchsize: int, maxbytes: int, wait: float) -> Batch:
         """Wait up to ``wait`` seconds for a first message, then take what is there without waiting.
 
         At most ``batchsize`` messages, and no more than one message over ``maxbytes`` bytes.
         Raises KafkaException on an error that concerns more than one partition.
         """
-        if time.monotonic() >= self._check_at:
-            self._check_first_assignment()
+        if self._coverage.must_join(self._topics, self.positions.keys()):
+            self._kafka.unsubscribe()
+            self._subscribe(self._topics)
         batch = self._batch = Batch()
         first = self._kafka.poll(wait)
         if self.trouble is not None:
@@ -236,8 +222,7 @@ class Reader:
             starts = {}
         consumer.incremental_assign([KafkaPartition(k.topic, k.partition, starts.get(k, 0)) for k in keys])
         self.positions.update({key: starts.get(key, 0) for key in keys})
-        if self._check_at < math.inf:
-            self._check_at = 0.0
+        self._coverage.assigned()
         self._pause([key for key in keys if key not in starts])
 
     def _revoked(self, consumer: KafkaConsumer, partitions: list[KafkaPartition]) -> None:

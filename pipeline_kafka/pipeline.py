@@ -20,17 +20,19 @@ from . import catalog, consumer_state, kafka, starts
 from .batch import Batch
 from .catalog import Snapshot
 from .consumer import Reader
+from .coverage import Coverage, Group
 from .database import connect
 from .decoders import decode
 from .decoders.payload import Misfit
-from .errors import PositionLost
-from .loader import Failure, Loader, Work
+from .errors import PositionLost, Rules
+from .loader import Loader
 from .loading import Loading
 from .log import logger
 from .model import Consumer, Relation, TopicPartition
 from .offsets import Move
 from .place import Place, Progress
 from .routes import Part, Routes
+from .work import Failure, Work
 
 IDLE_WAIT = 0.25  # seconds a poll waits for a first message: how soon a change of the catalog is noticed
 BUSY_WAIT = 0.005  # the same while a batch is being loaded
@@ -56,13 +58,11 @@ class Pipeline:
         self._connection = connect(place.dsn, f"pipeline_kafka loader {place.instance}")
         self._loading = Loading(Loader(self._connection))
         self._admin = kafka.admin_client(snapshot.brokers, snapshot.properties, self._on_kafka_error)
-        self._reader = Reader(
-            kafka.consumer_settings(
-                snapshot.brokers, snapshot.properties, place.group, place.member, self._on_kafka_error
-            ),
-            self._on_assign,
-            self._on_revoke,
+        settings = kafka.consumer_settings(
+            snapshot.brokers, snapshot.properties, place.group, place.member, self._on_kafka_error
         )
+        coverage = Coverage(Group(self._admin, place.group, place.member).fits)
+        self._reader = Reader(settings, self._on_assign, self._on_revoke, coverage)
 
     def step(self, snapshot: Snapshot) -> None:
         """Take what has come, decode it while the batch before is loaded, and hand it to the loader.
@@ -175,7 +175,7 @@ class Pipeline:
             for message in part.messages:
                 if message.value() is None:
                     part.moves[TopicPartition(message.topic() or "", message.partition() or 0)].nulls += 1
-        return Work(consumer, relation, decoded, part.moves, self._routes.failures(consumer))
+        return Work(consumer, relation, decoded, part.moves, part.messages, self._routes.failures(consumer))
 
     def _relation(self, consumer: Consumer) -> Relation:
         if consumer.id not in self._relations:
@@ -270,7 +270,7 @@ class Pipeline:
         mine = [consumer for consumer in snapshot.consumers if self.place.has(consumer)]
         starts.begin(self._connection, self._admin, mine)
         self._routes.replace(mine)
-        self._loading.loader.patience = PATIENCE if len(mine) > 1 else 0.0
+        self._loading.loader.configure(Rules(snapshot.rules), PATIENCE if len(mine) > 1 else 0.0)
         self._relations.clear()
         self._stand_again()
         if self.place.lane_of is None:
