@@ -12,7 +12,7 @@ from functools import partial
 from confluent_kafka import Message
 
 from ..model import Consumer, Relation
-from .framing import Style, framed
+from .framing import Style, framed, single_lines
 from .metadata import Field
 from .names import literal
 from .payload import Payload, Refused, Reject, fillable
@@ -39,7 +39,7 @@ def decode(
         partial(quotes.field, delimiter.encode(), null.encode()),
         quotes.frame_without_header if consumer.header else quotes.frame,
         quotes.skew,
-        special=b"" if consumer.header else b"\\\r\n" + quotes.quote + quotes.escape,
+        all_plain=(lambda together, count: False) if consumer.header else quotes.all_plain,
     )
     return framed(relation, fields, fillable(relation), messages, style)
 
@@ -55,6 +55,7 @@ class Quotes:
     def __init__(self, quote: bytes, escape: bytes) -> None:
         self.quote = quote
         self.escape = escape
+        self._no_marks = bytes(set(range(256)) - {*quote, *b"\n"})
         q, e = re.escape(quote), re.escape(escape)
         within = rb"[^%b]*+" % q if quote == escape else rb"(?:[^%b%b]++|%b.)*+" % (q, e, e)
         self._token = re.compile(
@@ -62,6 +63,13 @@ class Quotes:
             + rb"|(?P<last>\r?\n\Z)|(?P<line_end>\r?\n)|(?P<bare>\r)",
             re.DOTALL | re.MULTILINE,
         )
+
+    def all_plain(self, together: bytes, count: int) -> bool:
+        """Tell whether each of so many messages is one line with even quotes; see Style."""
+        if not single_lines(together, count) or (self.quote != self.escape and self.escape in together):
+            return False
+        marks = together.translate(None, self._no_marks).split(b"\n") if self.quote in together else ()
+        return not any(len(quotes) % 2 for quotes in set(marks))
 
     def frame(self, value: bytes, prefix: bytes) -> bytes:
         """Return a message's rows, each behind ``prefix``, without the line feed that ends the last.

@@ -22,15 +22,15 @@ class Style(NamedTuple):
     ``options`` are COPY's. ``field`` writes one kafka_* value and the delimiter behind it. ``frame`` puts
     such a prefix before each line of a message, leaves out the last line feed, and raises Refused for a
     message that would not stay by itself; None is a message without a line. ``skew`` is CopyPayload's.
-    ``special`` are the bytes without which every message is one line as it stands, and frame() would change
-    nothing; empty where it always does.
+    ``all_plain`` tells of so many messages, joined by line feeds, whether each is one line as it stands, so that
+    frame() would change none; it may say no where they are.
     """
 
     options: str
     field: Callable[[str | None], bytes]
     frame: Callable[[bytes, bytes], bytes | None]
     skew: Callable[[bytes], int] = lambda fragment: 0
-    special: bytes = b""
+    all_plain: Callable[[bytes, int], bool] = lambda together, count: False
 
 
 def framed(
@@ -47,7 +47,8 @@ def framed(
     columns = [*(field.column for field in fields), *columns]
     values = [message.value() or b"" for message in messages]
     starts = prefixes(fields, messages, style)
-    if _all_plain(values, style.special):
+    # one search of many messages' bytes is far cheaper than one of each
+    if all(style.all_plain(b"\n".join(piece), len(piece)) for piece in pieces(values)):
         lines = [start + value for start, value in zip(starts, values, strict=True)] if fields else values
         return CopyPayload(relation, columns, style.options, messages, lines, style.skew), []
     kept, fragments, rejects = [], [], []
@@ -63,13 +64,9 @@ def framed(
     return CopyPayload(relation, columns, style.options, kept, fragments, style.skew), rejects
 
 
-def _all_plain(values: Sequence[bytes], special: bytes) -> bool:
-    """Tell whether nothing needs a look: one search of many messages' bytes is far cheaper than one of each."""
-    return bool(special) and not any(_has(b"".join(piece), special) for piece in pieces(values))
-
-
-def _has(text: bytes, special: bytes) -> bool:
-    return any(special[place : place + 1] in text for place in range(len(special)))
+def single_lines(together: bytes, count: int) -> bool:
+    """Tell whether so many messages, joined by line feeds, have no line end and no backslash of their own."""
+    return b"\\" not in together and b"\r" not in together and together.count(b"\n") == count - 1
 
 
 def prefixes(fields: Sequence[Field], messages: Sequence[Message], style: Style) -> Iterable[bytes]:

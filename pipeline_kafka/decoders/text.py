@@ -13,7 +13,7 @@ from confluent_kafka import Message
 
 from ..model import Consumer, Relation
 from .copying import escaped
-from .framing import Style, framed
+from .framing import Style, framed, single_lines
 from .metadata import Field
 from .names import literal
 from .payload import Payload, Refused, Reject, fillable
@@ -36,7 +36,7 @@ def decode(
     consumer: Consumer, relation: Relation, fields: Sequence[Field], messages: Sequence[Message]
 ) -> tuple[Payload, list[Reject]]:
     """Frame messages for COPY; their values are left for the server to read."""
-    way = style(consumer.delimiter, frame, consumer.null_string)._replace(special=b"\\\r\n")
+    way = style(consumer.delimiter, frame, consumer.null_string)._replace(all_plain=single_lines)
     return framed(relation, fields, fillable(relation), messages, way)
 
 
