@@ -6,10 +6,11 @@ In: a batch's work, decoded. Out: rows, dead letters and offsets, committed toge
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from . import consumer_state, dead_letters, offsets
 from .around import Around
@@ -17,11 +18,13 @@ from .errors import Action, Redefined, Rules, describe
 from .limit import Limit, key_of
 from .log import logger
 from .model import Consumer, TopicPartition
-from .owner import as_owner
+from .offsets import Move
+from .owner import as_owner, become_owner, leave_owner
 from .tries import Tries
 from .why import Bad, of_reject
 from .work import Failure, Outcomes, Work
 
+_OTHER = {"part_a": "part_b", "part_b": "part_a"}  # savepoints
 _SLOW = ("57014", "55P03")  # statement_timeout, lock_timeout
 _FULL = "53400"  # configuration_limit_exceeded: max_dead_letters is reached
 
@@ -41,6 +44,7 @@ class Loader:
         self.connection = connection
         self._rules = Rules()
         self._patience = 0.0
+        self._savepoint = "part_a"
         self._tries = Tries(connection)
 
     def configure(self, rules: Rules, patience: float) -> None:
@@ -54,27 +58,31 @@ class Loader:
         Raises PositionLost where an offset was not where the batch starts (nothing is written then), and
         psycopg.OperationalError where the connection broke (whether it was committed is then in the offsets).
         """
-        with self.connection.transaction(), self.connection.cursor() as cursor:
-            if self._patience:
-                cursor.execute(f"SET LOCAL statement_timeout = {int(self._patience * 1000)}")
-            return {work.consumer.id: self._load_one(cursor, work) for work in batch}
+        try:
+            with self.connection.cursor() as cursor:
+                outcomes = {work.consumer.id: self._load_one(cursor, work) for work in batch}
+            self.connection.commit()
+        except BaseException:
+            if not self.connection.broken:
+                self.connection.rollback()
+            raise
+        return outcomes
 
     def _load_one(self, cursor: psycopg.Cursor[Any], work: Work) -> Failure | None:
-        _begin_part(cursor)
         try:
             stopped = self._write(cursor, work)
         except (psycopg.Error, Redefined, Refused) as error:
-            if self.connection.broken:
+            if self.connection.broken or not self._is_begun():
                 raise
-            _undo_part(cursor)
+            self._undo_part(cursor)
             return self._failure(cursor, work, error)
-        cursor.execute("RELEASE SAVEPOINT part")
         return Failure(retry_in=None) if stopped else None
 
     def _failure(self, cursor: psycopg.Cursor[Any], work: Work, error: Exception) -> Failure:
         if isinstance(error, Redefined):
             return Failure(retry_in=0.0, counts=False)
         assert isinstance(error, psycopg.Error | Refused)
+        offsets.ask_version(cursor, work.relation)
         if not offsets.still(cursor, work.relation):
             return Failure(retry_in=0.0, counts=False)
         sqlstate = error.sqlstate or "08006"
@@ -88,32 +96,65 @@ class Loader:
 
     def _write(self, cursor: psycopg.Cursor[Any], work: Work) -> bool:
         """Claim the offsets, write the rows, and set aside what cannot be one; tell whether the consumer stopped."""
+        with self.connection.pipeline():
+            self._begin_part(cursor)
+            offsets.claim(cursor, work.consumer, work.moves)
+        offsets.check_claim(cursor, work.consumer, work.relation.version, work.moves)
         refused = self._refused(work)
-        offsets.claim(cursor, work.consumer, work.relation.version, work.moves)
         limit = _limit(cursor, work, refused)
         try:
             self._write_rows(cursor, work, limit.end())
         except psycopg.Error as error:
             if cursor.connection.broken:
                 raise
-            _undo_part(cursor)
-            _begin_part(cursor)
+            self._undo_part(cursor)
             if not self._blames_message(cursor, work, error, limit.end()):
                 raise
-            offsets.claim(cursor, work.consumer, work.relation.version, work.moves)
+            _claim(cursor, work, work.moves)
             limit = _limit(cursor, work, refused, found=True)
             around = Around(cursor, self._tries, work, self._rules, limit)
             around.load(error)
             refused += around.bad
+            offsets.ask_version(cursor, work.relation)
         if len(work.decoded.payload) and not offsets.still(cursor, work.relation):
             raise Redefined(f"{work.consumer}: the relation was changed")  # claim() looked before it was locked
         refused.sort(key=lambda bad: limit.place(bad.message))
         return _settle(cursor, work, limit, refused)
 
+    def _begin_part(self, cursor: psycopg.Cursor[Any]) -> None:
+        """Open the savepoint a consumer's part can be undone to, in the batch's transaction.
+
+        Deferred constraints are checked at each statement: at commit they would run after the switch to the owner has
+        ended, and fail the batch for everybody. Savepoints take turns with two names: where the last one could not be
+        released, going back to it would undo another consumer's part.
+        """
+        if self._is_begun():
+            cursor.execute(f"RELEASE SAVEPOINT {self._savepoint}")
+        else:
+            cursor.execute("BEGIN")
+            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            if self._patience:
+                cursor.execute(f"SET LOCAL statement_timeout = {int(self._patience * 1000)}")
+        self._savepoint = _OTHER[self._savepoint]
+        cursor.execute(f"SAVEPOINT {self._savepoint}")
+
+    def _undo_part(self, cursor: psycopg.Cursor[Any]) -> None:
+        cursor.execute(f"ROLLBACK TO SAVEPOINT {self._savepoint}")
+
+    def _is_begun(self) -> bool:
+        return self.connection.info.transaction_status != TransactionStatus.IDLE
+
     def _write_rows(self, cursor: psycopg.Cursor[Any], work: Work, end: int) -> None:
-        if end:
-            with as_owner(cursor, work.consumer):
-                work.decoded.payload.load(cursor, 0, end)
+        """Write them as the owner; the relation's version is asked for on the way back."""
+        if not end:
+            offsets.ask_version(cursor, work.relation)
+            return
+        with self.connection.pipeline():
+            token = become_owner(cursor, work.consumer)
+        work.decoded.payload.load(cursor, 0, end)
+        with self.connection.pipeline():
+            leave_owner(cursor, work.consumer, token)
+            offsets.ask_version(cursor, work.relation)
 
     def _blames_message(self, cursor: psycopg.Cursor[Any], work: Work, error: psycopg.Error, end: int) -> bool:
         def is_unreadable() -> bool:
@@ -131,17 +172,9 @@ class Loader:
         return refused
 
 
-def _begin_part(cursor: psycopg.Cursor[Any]) -> None:
-    """Open the savepoint a consumer's part can be undone to.
-
-    Deferred constraints are checked at each statement: at commit they would run after the switch to the owner has
-    ended, and fail the batch for everybody.
-    """
-    cursor.execute("SAVEPOINT part; SET CONSTRAINTS ALL IMMEDIATE")
-
-
-def _undo_part(cursor: psycopg.Cursor[Any]) -> None:
-    cursor.execute("ROLLBACK TO SAVEPOINT part")
+def _claim(cursor: psycopg.Cursor[Any], work: Work, moves: Mapping[TopicPartition, Move]) -> None:
+    offsets.claim(cursor, work.consumer, moves)
+    offsets.check_claim(cursor, work.consumer, work.relation.version, moves)
 
 
 def _limit(cursor: psycopg.Cursor[Any], work: Work, refused: list[Bad], found: bool = False) -> Limit:
@@ -160,7 +193,7 @@ def _settle(cursor: psycopg.Cursor[Any], work: Work, limit: Limit, bad: Sequence
     consumer, last = work.consumer, limit.cut(bad)
     if last is not None:
         bad = bad[: int(limit.room)]
-        offsets.claim(cursor, consumer, work.relation.version, limit.left(last, work.messages))
+        _claim(cursor, work, limit.left(last, work.messages))
     if bad:
         _dispose(cursor, work, bad)
     if last is not None:

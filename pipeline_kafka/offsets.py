@@ -101,13 +101,13 @@ LIMIT 1
 Standing = dict[tuple[int, TopicPartition], int]  # (consumer's id, partition) -> next offset
 
 
-def claim(cursor: psycopg.Cursor[Any], consumer: Consumer, version: str, moves: Mapping[TopicPartition, Move]) -> None:
+def claim(cursor: psycopg.Cursor[Any], consumer: Consumer, moves: Mapping[TopicPartition, Move]) -> None:
     """Move a consumer's offsets, if they stand where the moves start; its row locks keep others out till commit.
 
-    Raises PositionLost where one does not, Redefined where the relation's version is not ``version``.
+    Whether they did, check_claim() finds out.
     """
     steps = list(moves.values())
-    row = cursor.execute(
+    cursor.execute(
         _CLAIM,
         {
             "topics": [key.topic for key in moves],
@@ -120,7 +120,18 @@ def claim(cursor: psycopg.Cursor[Any], consumer: Consumer, version: str, moves: 
             "consumer": consumer.id,
             "relation": consumer.relation,
         },
-    ).fetchone()
+    )
+
+
+def check_claim(
+    cursor: psycopg.Cursor[Any], consumer: Consumer, version: str, moves: Mapping[TopicPartition, Move]
+) -> None:
+    """Look at what the server answered to a claim.
+
+    Raises PositionLost where an offset did not stand where its move starts, Redefined where the relation's version is
+    not ``version``.
+    """
+    row = cursor.fetchone()
     assert row is not None
     if row[0] != len(moves):
         raise PositionLost(
@@ -141,9 +152,14 @@ def evict(cursor: psycopg.Cursor[Any], consumer: Consumer, keys: Iterable[TopicP
     return row[0] if row else None
 
 
+def ask_version(cursor: psycopg.Cursor[Any], relation: Relation) -> None:
+    """Ask how a relation is defined now. What was written to it keeps it so until commit."""
+    cursor.execute("SELECT pipeline_kafka.relation_version(%s::oid)", (relation.oid,))
+
+
 def still(cursor: psycopg.Cursor[Any], relation: Relation) -> bool:
-    """Tell whether a relation is defined as it was described. What was written to it keeps it so until commit."""
-    row = cursor.execute("SELECT pipeline_kafka.relation_version(%s::oid)", (relation.oid,)).fetchone()
+    """Tell from the answer whether it is defined as it was described."""
+    row = cursor.fetchone()
     return row is not None and row[0] == relation.version
 
 

@@ -20,15 +20,28 @@ from .model import Consumer
 def as_owner(cursor: psycopg.Cursor[Any], consumer: Consumer) -> Iterator[None]:
     """Run statements as the consumer's owner, with the owner's search_path.
 
-    The token keeps a trigger from ending the switch. On an error nothing is undone here: rolling back to the
-    savepoint restores both. Constraints that were deferred inside are checked inside: once switched the server
-    refuses to defer any, so that only needs asking for where there is nothing to switch.
+    On an error nothing is undone here: rolling back to the savepoint restores both.
     """
+    token = become_owner(cursor, consumer)
+    yield
+    leave_owner(cursor, consumer, token)
+
+
+def become_owner(cursor: psycopg.Cursor[Any], consumer: Consumer) -> str:
+    """Begin to be the owner, and return the token that ends it: it keeps a trigger from doing so."""
     token = secrets.token_hex(16)
     if consumer.switch_to is not None:
         cursor.execute("SELECT pipeline_kafka.begin_as(%s::oid, %s)", (consumer.switch_to, token))
     cursor.execute("SELECT pg_catalog.set_config('search_path', %s, true)", (consumer.search_path,))
-    yield
+    return token
+
+
+def leave_owner(cursor: psycopg.Cursor[Any], consumer: Consumer, token: str) -> None:
+    """Be oneself again.
+
+    Constraints that were deferred meanwhile are checked first: once switched the server refuses to defer any, so that
+    only needs asking for where there was nothing to switch.
+    """
     if consumer.switch_to is None:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
     else:
