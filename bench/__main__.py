@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from bench import fan_out, idle, kill, latency, many, memory, rates, report
+from bench import fan_out, idle, kill, latency, many, memory, rates, report, storm
 from bench.result import Result
 from bench.stage import FULL, Scale, Stage
 from tests.testbed.folders import new_folder, remove_folder
@@ -24,6 +24,7 @@ GROUPS: Sequence[tuple[Sequence[str], Measure]] = (
     (memory.NAMES, memory.measure),
     (kill.NAMES, kill.measure),
     (fan_out.NAMES, fan_out.measure),
+    (storm.NAMES, storm.measure),
     (many.NAMES, many.measure),
 )
 NAMES = [name for names, _ in GROUPS for name in names]

@@ -42,6 +42,8 @@ TARGETS = {
     "memory": Target("value", False, 250),
     "kill": Target("value", False, 3),
     "fan-out": Target("ratio", True, 2),
+    "storm-value": Target("value", True, 5_000),
+    "storm-check": Target("value", True, 5_000),
     "many-begin": Target("value", False, 50),
     "many-cost": Target("ratio", False, 1.3),
 }
