@@ -22,10 +22,17 @@ from tests.testbed.wait import wait_until
 
 START_TIMEOUT = 90
 SERVER = "kafka.Kafka"
-SMALL_BROKER: Mapping[str, str | int] = {
+KRAFT: Mapping[str, str | int] = {
     "process.roles": "broker,controller",
     "node.id": 1,
     "controller.listener.names": "CONTROLLER",
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    # A broker that comes back after kill -9 is let in when its old session is over (9 s by default).
+    "broker.session.timeout.ms": 2000,
+    "broker.heartbeat.interval.ms": 250,
+}
+SMALL_BROKER: Mapping[str, str | int] = {
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "inter.broker.listener.name": "PLAINTEXT",
     "auto.create.topics.enable": "false",
@@ -36,11 +43,6 @@ SMALL_BROKER: Mapping[str, str | int] = {
     "transaction.state.log.replication.factor": 1,
     "transaction.state.log.num.partitions": 4,
     "transaction.state.log.min.isr": 1,
-    "share.coordinator.state.topic.replication.factor": 1,
-    "share.coordinator.state.topic.min.isr": 1,
-    # A broker that comes back after kill -9 is let in when its old session is over (9 s by default).
-    "broker.session.timeout.ms": 2000,
-    "broker.heartbeat.interval.ms": 250,
 }
 # The C1 compiler alone starts sooner and is slower under load.
 FAST_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -55,7 +57,7 @@ LOG_TIMES = (
 class Broker(Kafka):
     """A one-node Kafka cluster in ``folder``; nothing is made until start().
 
-    ``settings`` are server properties on top of SMALL_BROKER. ``heap`` is the JVM's -Xmx. ``fast_start``
+    ``settings`` are server properties on top of KRAFT and SMALL_BROKER. ``heap`` is the JVM's -Xmx. ``fast_start``
     trades throughput for a quicker start (not for measuring). With ``outlive`` the broker goes on when
     this process ends.
 
@@ -150,24 +152,30 @@ class Broker(Kafka):
     # -- parts ------------------------------------------------------------------------------------
 
     def _format(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        properties = self.folder / "server.properties"
-        properties.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()))
+        properties = self._write_properties()
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         # In one word: an id may begin with a hyphen.
         run(self._java("kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", properties))
 
-    def _properties(self) -> dict[str, str | int]:
-        listeners = {"PLAINTEXT": self.address, "PROXIED": self.proxy_target, "CONTROLLER": self._controller}
-        advertised = {"PLAINTEXT": self.address, "PROXIED": self.proxy_address}
+    def _write_properties(self) -> Path:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        properties = self.folder / "server.properties"
+        lines = (self._common() | self._cluster() | self.settings).items()
+        properties.write_text("".join(f"{name}={value}\n" for name, value in lines))
+        return properties
+
+    def _common(self) -> dict[str, str | int]:
         return {
             **SMALL_BROKER,
-            "controller.quorum.voters": f"1@{self._controller}",
-            "listeners": ",".join(f"{name}://{address}" for name, address in listeners.items()),
-            "advertised.listeners": ",".join(f"{name}://{address}" for name, address in advertised.items()),
+            "listeners": f"PLAINTEXT://{self.address},PROXIED://{self.proxy_target}",
+            "advertised.listeners": f"PLAINTEXT://{self.address},PROXIED://{self.proxy_address}",
             "log.dirs": str(self.folder / "data"),
-            **self.settings,
         }
+
+    def _cluster(self) -> dict[str, str | int]:
+        """What makes it a cluster of its own: it is its own controller."""
+        listeners = f"{self._common()['listeners']},CONTROLLER://{self._controller}"
+        return {**KRAFT, "controller.quorum.voters": f"1@{self._controller}", "listeners": listeners}
 
     def _java(self, main_class: str, *arguments: str | Path) -> list[str | Path]:
         jars = kafka_jars(self.version)

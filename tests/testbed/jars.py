@@ -14,6 +14,7 @@ from tests.testbed.process import run
 
 POMS = Path(__file__).resolve().parent.parent / "jars"
 KAFKA_VERSION = "4.2.0"
+OLD_KAFKA_VERSION = "3.9.1"  # the last one that runs with ZooKeeper; its jars bring one
 # With the plugin's version named, Maven asks for no metadata.
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import socket
 import socketserver
@@ -17,6 +18,7 @@ import pytest
 
 from tests.fix_kafka import MakeTopic
 from tests.fix_proxy import MakeProxy
+from tests.fix_zookeeper import CHROOT
 from tests.testbed.broker import Broker
 from tests.testbed.cluster import Cluster
 from tests.testbed.folders import LONGEST_SOCKET_PATH, socket_folder
@@ -25,6 +27,7 @@ from tests.testbed.ports import LOOPBACK, Address, free_port
 from tests.testbed.process import Process
 from tests.testbed.proxy import Proxy
 from tests.testbed.wait import wait_until
+from tests.testbed.zookeeper import ZooKeeper, ZooKeeperBroker
 
 
 def test_wait_until_returns_what_was_accepted() -> None:
@@ -178,3 +181,22 @@ def test_a_brokers_clients_can_be_led_through_a_proxy(own_broker: Broker, kafka_
     kafka_proxy.cut()
     assert not client.answers(timeout=0.3)
     assert own_broker.answers()
+
+
+def test_zookeeper_keeps_a_broker_below_its_chroot(zookeeper: ZooKeeper, old_kafka: ZooKeeperBroker) -> None:
+    name = old_kafka.create_topic("kept-by-zookeeper")
+    old_kafka.produce(name, ["1", "2"])
+    assert old_kafka.high_watermarks(name) == {0: 2}
+    with zookeeper.client(CHROOT) as client:
+        assert client.get_children("/brokers/ids") == ["1"]
+        value, _ = client.get("/brokers/ids/1")
+    assert f"PLAINTEXT://{old_kafka.address}" in json.loads(value)["endpoints"]
+
+
+def test_zookeeper_comes_back_with_what_was_written(own_zookeeper: ZooKeeper) -> None:
+    own_zookeeper.write({"/consumers/g/offsets/t/0": "42"})
+    own_zookeeper.stop()
+    assert not own_zookeeper.answers()
+    own_zookeeper.start()
+    with own_zookeeper.client() as client:
+        assert client.get("/consumers/g/offsets/t/0")[0] == b"42"
