@@ -20,7 +20,7 @@ import msgspec
 
 from .answers.protocol import DONE, TROUBLE, Frame, Frames, Request, Trouble
 
-OFFLINE = "refuse_property"  # the one question that takes no broker
+OFFLINE = {"refuse_property", "zookeeper_offsets"}  # questions that take no broker
 LOOK_EVERY = 0.1  # seconds between looks for a cancel
 GRACE = 2.0  # seconds the process may take beyond its timeout, to begin and to say why it has no answer
 _MOST = 1 << 16  # bytes read at a time
@@ -38,7 +38,7 @@ def ask(plpy: Any, question: str, arguments: str, timeout: int) -> Iterator[str]
 def frames(plpy: Any, question: str, arguments: dict[str, Any], timeout: int) -> Iterator[Frame]:
     """Yield the frames of an answer but for the last; see ask()."""
     brokers = plpy.execute("SELECT host FROM pipeline_kafka.brokers ORDER BY host")
-    if not brokers and question != OFFLINE:
+    if not brokers and question not in OFFLINE:
         _raise(plpy, Trouble("55000", "no broker is configured", hint="pipeline_kafka.add_broker() names one."))
     properties = plpy.execute("SELECT name, value FROM pipeline_kafka.properties")
     request = Request(

@@ -6,6 +6,7 @@ In: a request. Out: clients, what their calls return, and Unanswered.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ T = TypeVar("T")
 
 NOBODY = "pipeline_kafka-nobody"  # the group.id of consumers that are in no group: nothing is committed for it
 
+_COORDINATOR_HINT = "Ask again in a while, or with a longer timeout; group_coordinator() tells when it is there."
 # Which step failed, by librdkafka's code: its SQLSTATE, and what to look at.
 _STEPS = {
     KafkaError._RESOLVE: ("08001", "name resolution", "The host's name is not known to this server."),
@@ -41,12 +43,30 @@ _STEPS = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: ("42704", "look-up", "topics() shows those there are."),
     KafkaError._UNKNOWN_TOPIC: ("42704", "look-up", "topics() shows those there are."),
     KafkaError._UNKNOWN_PARTITION: ("42704", "look-up", "topic_partitions() shows those there are."),
+    KafkaError.INVALID_GROUP_ID: ("22023", "look-up", None),
+    KafkaError.GROUP_ID_NOT_FOUND: ("42704", "look-up", "groups() shows those there are."),
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS: ("57P03", "coordinator", _COORDINATOR_HINT),
+    KafkaError.COORDINATOR_NOT_AVAILABLE: ("57P03", "coordinator", _COORDINATOR_HINT),
+    KafkaError.NOT_COORDINATOR: ("57P03", "coordinator", _COORDINATOR_HINT),
+    KafkaError._WAIT_COORD: ("57P03", "coordinator", _COORDINATOR_HINT),
+    KafkaError.UNSTABLE_OFFSET_COMMIT: ("55006", "offsets", "A transaction that commits offsets of it has not ended."),
 }
 _CONNECTION = (
     "08006",
     "connection",
     "See whether the brokers run, and add_broker() names them as this server reaches them.",
 )
+# What a coordinator says that moves, loads or is not there yet; and what is heard of one whose broker went.
+_PASSING = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.UNSTABLE_OFFSET_COMMIT,
+    KafkaError._WAIT_COORD,
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+)
+_PAUSE = 0.2  # seconds before a coordinator is asked again
 _TELLING = (KafkaError._RESOLVE, KafkaError._SSL, KafkaError._AUTHENTICATION, KafkaError._TRANSPORT)
 
 
@@ -104,6 +124,29 @@ class Kafka:
         except KafkaException as error:
             raise self.unanswered(error_of(error), what) from None
 
+    def coordinated(
+        self, ask: Callable[[float], Future[T]], what: str, failed: Callable[[T], Exception | None] = lambda _: None
+    ) -> T:
+        """Return what a group's coordinator answers to ``ask``, a function of a timeout in seconds.
+
+        A coordinator that moves, loads or is not there is asked again, as long as there is time. ``failed`` returns
+        what went wrong by an answer that tells. Raises Unanswered, about ``what``.
+        """
+        while True:
+            try:
+                answer = ask(_share(self.left())).result(self.left())
+                refusal = failed(answer)
+                if refusal is None:
+                    return answer
+                raise refusal
+            except TimeoutError:
+                raise self.timed_out() from None
+            except KafkaException as error:
+                reason = error_of(error)
+            if reason.code() not in _PASSING or self._end - time.monotonic() < 2 * _PAUSE:
+                raise self.unanswered(reason, what)
+            time.sleep(_PAUSE)
+
     def unanswered(self, error: KafkaError, what: str = "") -> Unanswered:
         """Return an error of Kafka's as one that names the step it came at, and ``what`` it is about."""
         self._hear()
@@ -128,3 +171,8 @@ class Kafka:
         """Keep what tells most: a request that timed out does not say why, and a refusal is followed by a hang-up."""
         if error.code() in _TELLING and (self._told is None or self._told.code() == KafkaError._TRANSPORT):
             self._told = error
+
+
+def _share(left: float) -> float:
+    """Return how long one try may take: half of what is left, for a broker that hangs has a successor."""
+    return max(left / 2, min(left, 1.0))

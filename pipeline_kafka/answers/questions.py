@@ -8,9 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .groups import committed_offsets, group_coordinator, group_members, groups
+from .old_groups import zookeeper_offsets
+from .progress import group_progress
 from .properties import refuse_property
 from .topics import topic_partitions, topic_watermarks, topics
 
 QUESTIONS: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
-    function.__name__: function for function in (refuse_property, topics, topic_partitions, topic_watermarks)
+    function.__name__: function
+    for function in (
+        refuse_property,
+        topics,
+        topic_partitions,
+        topic_watermarks,
+        group_coordinator,
+        groups,
+        group_members,
+        committed_offsets,
+        zookeeper_offsets,
+        group_progress,
+    )
 }

@@ -16,6 +16,7 @@ ORDER = [
         "message",
         "database",
         "kafka",
+        "zookeeper",
         "batch",
         "catalog",
         "offsets",

@@ -1,0 +1,72 @@
+"""Where a group stands, by all who know: Kafka, ZooKeeper, and how far the partitions go.
+
+In: a request. Out: rows of group_progress(), which compare_offsets() sets beside our own offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from . import groups, old_groups
+from .client import Kafka
+from .protocol import Request
+from .topics import EARLIEST, LATEST
+
+Row = dict[str, Any]
+Place = tuple[str, int]
+
+
+def group_progress(request: Request, group: str, topic: str | None, zookeeper: str | None) -> Iterator[Row]:
+    """Yield each partition of the topics a group has offsets in, or of one topic, with both offsets and watermarks.
+
+    An offset is None where there is none, a watermark where Kafka has no such partition. Raises Unanswered where
+    neither knows the group.
+    """
+    kafka = Kafka(request)
+    here = {(p.topic, p.partition): p.offset for p in groups.committed(kafka, group)}
+    there = _old_offsets(request, group, topic, zookeeper, kafka, bool(here))
+    places = here.keys() | there.keys()
+    low, high = watermarks(kafka, {topic} if topic is not None else {name for name, _ in places})
+    for place in sorted(places | low.keys()):
+        name, number = place
+        if topic is None or name == topic:
+            yield {
+                "topic": name,
+                "partition": number,
+                "low": low.get(place),
+                "high": high.get(place),
+                "kafka_offset": here.get(place),
+                "zookeeper_offset": there.get(place),
+            }
+
+
+def watermarks(kafka: Kafka, names: set[str]) -> tuple[dict[Place, int], dict[Place, int]]:
+    """Return (first offsets, offsets behind the last message) of topics' partitions; unknown topics are left out."""
+    topics = kafka.metadata().topics
+    wanted = [TopicPartition(name, number) for name in names & topics.keys() for number in topics[name].partitions]
+    return _offsets(kafka, wanted, EARLIEST), _offsets(kafka, wanted, LATEST)
+
+
+def _offsets(kafka: Kafka, wanted: list[TopicPartition], spec: OffsetSpec) -> dict[Place, int]:
+    if not wanted:
+        return {}
+    futures = kafka.admin().list_offsets(dict.fromkeys(wanted, spec), request_timeout=kafka.left())
+    return {(p.topic, p.partition): kafka.wait(future, str(p.topic)).offset for p, future in futures.items()}
+
+
+def _old_offsets(
+    request: Request, group: str, topic: str | None, zookeeper: str | None, kafka: Kafka, found: bool
+) -> dict[Place, int | None]:
+    """Return ZooKeeper's offsets, where one is named. Raises Unanswered where nobody has the group."""
+    if zookeeper is None:
+        if not found:
+            groups.known(kafka, group)
+        return {}
+    with old_groups.session(request, zookeeper) as keeper:
+        if not found and keeper.children(f"/consumers/{group}") is None:
+            groups.known(kafka, group)
+        return {(o.topic, o.partition): o.offset for o in old_groups.offsets(keeper, group, topic)}

@@ -1,0 +1,111 @@
+-- Consumer groups, whoever reads in them: where Kafka and ZooKeeper say that they stand. Those that look run as the
+-- extension's owner, as in 47_topics.sql. To look at a group does not make it.
+
+CREATE FUNCTION pipeline_kafka.group_coordinator(group_id text, timeout int DEFAULT 10000,
+    OUT id int, OUT host text, OUT port int, OUT state text) RETURNS record
+LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT r.* FROM pipeline_kafka.ask('group_coordinator', jsonb_build_object('group', $1), $2) AS a,
+                    jsonb_to_record(a) AS r(id int, host text, port int, state text)
+$$;
+COMMENT ON FUNCTION pipeline_kafka.group_coordinator(text, int) IS
+    'The broker that coordinates a consumer group, and the group''s state in Kafka''s words: Stable, PreparingRebalance, '
+    'CompletingRebalance, Empty (no member), Dead (no such group), Unknown (members of the newer protocol move partitions). '
+    'A coordinator that moves, loads or is not there is asked again within timeout (ms). Errors: 57P03 where it is not there by '
+    'then, 42501 where ACLs forbid it, and those of ask().';
+
+CREATE FUNCTION pipeline_kafka.groups(timeout int DEFAULT 10000,
+    OUT group_id text, OUT state text, OUT type text) RETURNS SETOF record
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT r.* FROM pipeline_kafka.ask('groups', '{}', timeout) AS a, jsonb_to_record(a) AS r(group_id text, state text, type text)
+$$;
+COMMENT ON FUNCTION pipeline_kafka.groups(int) IS
+    'The consumer groups that Kafka knows, by name, with their states (see group_coordinator()) and protocols: classic or '
+    'consumer. It asks every broker, and is an error where one of them does not answer. timeout: ms. Errors: as group_coordinator().';
+
+CREATE FUNCTION pipeline_kafka.group_members(group_id text, timeout int DEFAULT 10000,
+    OUT member_id text, OUT instance_id text, OUT client_id text, OUT host text, OUT assigned jsonb) RETURNS SETOF record
+LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT r.* FROM pipeline_kafka.ask('group_members', jsonb_build_object('group', $1), $2) AS a,
+                    jsonb_to_record(a) AS r(member_id text, instance_id text, client_id text, host text, assigned jsonb)
+$$;
+COMMENT ON FUNCTION pipeline_kafka.group_members(text, int) IS
+    'The members of a consumer group. instance_id: group.instance.id, NULL for members without one. assigned: an array of partitions '
+    'for each topic, {"sales": [0, 1]}. No row for a group without members. timeout: ms. Errors: 42704 where Kafka has no such '
+    'group, and as group_coordinator().';
+
+CREATE FUNCTION pipeline_kafka.committed_offsets(group_id text, topic text DEFAULT NULL, timeout int DEFAULT 10000,
+    OUT topic text, OUT partition int, OUT committed_offset bigint, OUT leader_epoch int, OUT metadata text) RETURNS SETOF record
+LANGUAGE sql VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT r.* FROM pipeline_kafka.ask('committed_offsets', jsonb_build_object('group', coalesce($1, ''), 'topic', $2), $3) AS a,
+                    jsonb_to_record(a) AS r(topic text, partition int, committed_offset bigint, leader_epoch int, metadata text)
+$$;
+COMMENT ON FUNCTION pipeline_kafka.committed_offsets(text, text, int) IS
+    'The offsets that a consumer group has committed to Kafka, in all topics or in one: the next offset that it reads. Partitions '
+    'without one have no row. timeout: ms. Errors: 42704 where Kafka has no such group, 22023 where it is NULL or empty, and as '
+    'group_coordinator().';
+
+CREATE FUNCTION pipeline_kafka.zookeeper_named(address text) RETURNS text
+LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF address IS NULL THEN
+        RAISE EXCEPTION 'no ZooKeeper is named' USING ERRCODE = 'invalid_parameter_value',
+            HINT = 'Give its address, as zookeeper.connect has it: h1:2181,h2:2181/chroot.';
+    END IF;
+    RETURN address;
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.zookeeper_named(text) IS
+    'The ZooKeeper that an argument names. Errors: 22023 where it names none.';
+
+CREATE FUNCTION pipeline_kafka.lag_of(high bigint, next_offset bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT greatest(high - next_offset, 0)
+$$;
+COMMENT ON FUNCTION pipeline_kafka.lag_of(bigint, bigint) IS
+    'Messages between an offset and the high watermark, not below 0; NULL where either is not known.';
+
+CREATE FUNCTION pipeline_kafka.zookeeper_offsets(group_id text, topic text DEFAULT NULL, zookeeper text DEFAULT NULL,
+    timeout int DEFAULT 10000,
+    OUT topic text, OUT partition int, OUT committed_offset bigint, OUT written_at timestamptz) RETURNS SETOF record
+LANGUAGE sql VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT r.*
+    FROM pipeline_kafka.ask('zookeeper_offsets', jsonb_build_object(
+             'group', coalesce($1, ''), 'topic', $2, 'zookeeper', pipeline_kafka.zookeeper_named($3)), $4) AS a,
+         jsonb_to_record(a) AS r(topic text, partition int, committed_offset bigint, written_at timestamptz)
+$$;
+COMMENT ON FUNCTION pipeline_kafka.zookeeper_offsets(text, text, text, int) IS
+    'The offsets that a consumer group of old keeps in ZooKeeper, at /consumers/<group>/offsets/<topic>/<partition>, in all topics or '
+    'in one; committed_offset is NULL for an empty node. written_at is ZooKeeper''s time. zookeeper: h1:2181,h2:2181/chroot. '
+    'timeout: ms. Errors: 42704 where there is no such group, 22023 for another address, 22P02 where a node is no offset, 42501 '
+    'where ZooKeeper''s ACLs forbid it, 08006 where none of the hosts answers in time.';
+
+CREATE FUNCTION pipeline_kafka.compare_offsets(group_id text, topic text DEFAULT NULL, zookeeper text DEFAULT NULL,
+    timeout int DEFAULT 10000,
+    OUT topic text, OUT partition int, OUT low bigint, OUT high bigint, OUT kafka_offset bigint, OUT kafka_lag bigint,
+    OUT zookeeper_offset bigint, OUT zookeeper_lag bigint, OUT relation regclass, OUT next_offset bigint, OUT lag bigint)
+RETURNS SETOF record
+LANGUAGE sql VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH progress AS MATERIALIZED (
+        SELECT r.*
+        FROM pipeline_kafka.ask('group_progress', jsonb_build_object('group', coalesce($1, ''), 'topic', $2, 'zookeeper', $3), $4) AS a,
+             jsonb_to_record(a) AS r(topic text, partition int, low bigint, high bigint, kafka_offset bigint, zookeeper_offset bigint))
+    SELECT p.topic, p.partition, p.low, p.high, p.kafka_offset, pipeline_kafka.lag_of(p.high, p.kafka_offset),
+           p.zookeeper_offset, pipeline_kafka.lag_of(p.high, p.zookeeper_offset),
+           c.relation, o.next_offset, pipeline_kafka.lag_of(p.high, o.next_offset)
+    FROM progress p
+    LEFT JOIN pipeline_kafka.offsets o ON o.topic = p.topic AND o.partition = p.partition
+    LEFT JOIN pipeline_kafka.consumers c ON c.id = o.consumer_id
+    ORDER BY p.topic, p.partition, c.relation
+$$;
+COMMENT ON FUNCTION pipeline_kafka.compare_offsets(text, text, text, int) IS
+    'For watching a migration: where a consumer group stands by Kafka and, if one is named, by ZooKeeper, beside the watermarks and '
+    'the offsets of our own consumers. A row a partition and consumer of ours, of the topics that the group has offsets in, or of '
+    'topic; relation is NULL where none of ours reads it. Offsets are the next one to read, lags are in messages. timeout: ms. '
+    'Errors: 42704 where neither knows the group, and those of committed_offsets() and zookeeper_offsets().';

@@ -1,0 +1,168 @@
+"""Looking at consumer groups, in Kafka as it is and as it was with ZooKeeper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.fix_cluster import Connect, Connection
+from tests.fix_kafka import MakeTopic, link, unique_name
+from tests.integration.groups import commit, member, old_offsets
+from tests.testbed.kafka import Kafka
+from tests.testbed.ports import free_port
+from tests.testbed.zookeeper import ZooKeeper, ZooKeeperBroker
+
+Rows = list[tuple[Any, ...]]
+
+
+@pytest.fixture(params=["broker", "old_kafka"], ids=["4.2.0", "3.9.1"])
+def cluster_of(request: pytest.FixtureRequest) -> Kafka:
+    """Kafka of either kind."""
+    kafka: Kafka = request.getfixturevalue(request.param)
+    return kafka
+
+
+@pytest.fixture
+def asker(admin: Connection, cluster_of: Kafka) -> Connection:
+    """A session that knows that Kafka."""
+    link(admin, cluster_of.bootstrap)
+    return admin
+
+
+@pytest.fixture
+def group(request: pytest.FixtureRequest) -> str:
+    """A group's name that no other test has."""
+    return f"group-{unique_name(request)}"
+
+
+def rows(connection: Connection, query: str, *values: Any) -> Rows:
+    return connection.execute(query.encode(), values).fetchall()
+
+
+def test_a_group_with_a_member(asker: Connection, cluster_of: Kafka, topic: MakeTopic, group: str) -> None:
+    name = topic(2, on=cluster_of)
+    with member(cluster_of, group, name, client_id="reader", group_instance_id="one"):
+        ((broker_id, host, port, state),) = rows(asker, "SELECT * FROM pipeline_kafka.group_coordinator(%s)", group)
+        assert (broker_id, f"{host}:{port}", state) == (1, cluster_of.bootstrap, "Stable")
+        assert (group, "Stable", "classic") in rows(asker, "SELECT * FROM pipeline_kafka.groups()")
+        query = "SELECT instance_id, client_id, host, assigned FROM pipeline_kafka.group_members(%s)"
+        assert rows(asker, query, group) == [("one", "reader", "127.0.0.1", {name: [0, 1]})]
+
+
+def test_a_group_of_the_newer_protocol(linked: Connection, kafka: Kafka, topic: MakeTopic, group: str) -> None:
+    name = topic(2)
+    with member(kafka, group, name, group_protocol="consumer"):
+        assert (group, "Stable", "consumer") in rows(linked, "SELECT * FROM pipeline_kafka.groups()")
+        query = "SELECT assigned FROM pipeline_kafka.group_members(%s)"
+        assert rows(linked, query, group) == [({name: [0, 1]},)]
+
+
+def test_committed_offsets(asker: Connection, cluster_of: Kafka, topic: MakeTopic, group: str) -> None:
+    name, other = topic(3, on=cluster_of), topic(on=cluster_of)
+    commit(cluster_of, group, name, {2: 7, 0: 3}, "by hand")
+    commit(cluster_of, group, other, {0: 1})
+    query = "SELECT topic, partition, committed_offset, metadata FROM pipeline_kafka.committed_offsets"
+    here = [(name, 0, 3, "by hand"), (name, 2, 7, "by hand")]
+    assert rows(asker, f"{query}(%s)", group) == sorted([*here, (other, 0, 1, None)])
+    assert rows(asker, f"{query}(%s, %s)", group, name) == here
+    assert rows(asker, f"{query}(%s, 'no-such-topic')", group) == []
+    assert rows(asker, "SELECT * FROM pipeline_kafka.group_members(%s)", group) == []
+
+
+def test_looking_makes_no_group_and_joins_none(asker: Connection, topic: MakeTopic, group: str) -> None:
+    coordinator = "SELECT id, state FROM pipeline_kafka.group_coordinator(%s)"
+    assert rows(asker, coordinator, group) == [(1, "Dead")]
+    for function in ("committed_offsets", "group_members", "compare_offsets"):
+        with pytest.raises(psycopg.errors.UndefinedObject, match=f'Kafka has no consumer group "{group}"'):
+            rows(asker, f"SELECT * FROM pipeline_kafka.{function}(%s)", group)
+    assert rows(asker, coordinator, group) == [(1, "Dead")]
+    names = [row[0] for row in rows(asker, "SELECT * FROM pipeline_kafka.groups()")]
+    assert group not in names
+    assert [name for name in names if "nobody" in name] == []
+
+
+@pytest.mark.parametrize("function", ["group_coordinator", "group_members", "committed_offsets", "compare_offsets"])
+def test_an_empty_name_is_refused(linked: Connection, function: str) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue):
+        rows(linked, f"SELECT * FROM pipeline_kafka.{function}('')")
+
+
+def test_who_may_ask_sees_groups_and_no_secret(linked: Connection, connect: Connect, kafka: Kafka, group: str) -> None:
+    linked.execute("DO $$ BEGIN CREATE ROLE watcher LOGIN; EXCEPTION WHEN duplicate_object THEN END $$")
+    watcher = connect(user="watcher")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        rows(watcher, "SELECT * FROM pipeline_kafka.groups()")
+    linked.execute("GRANT EXECUTE ON FUNCTION pipeline_kafka.group_coordinator TO watcher")
+    assert rows(watcher, "SELECT state FROM pipeline_kafka.group_coordinator(%s)", group) == [("Dead",)]
+    linked.execute("DROP OWNED BY watcher")
+
+
+# ZooKeeper -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def keeper(old_kafka: ZooKeeperBroker) -> str:
+    """The address of the session's ZooKeeper, with the chroot of its Kafka."""
+    return old_kafka.zookeeper
+
+
+def test_offsets_in_zookeeper(admin: Connection, zookeeper: ZooKeeper, keeper: str, group: str) -> None:
+    zookeeper.write(old_offsets(group, "t", {0: 5, 2: 9, 10: 1}) | old_offsets(group, "u", {0: 4}))
+    zookeeper.write({f"/kafka/consumers/{group}/offsets/u/1": ""})
+    query = "SELECT topic, partition, committed_offset FROM pipeline_kafka.zookeeper_offsets"
+    everything = [("t", 0, 5), ("t", 2, 9), ("t", 10, 1), ("u", 0, 4), ("u", 1, None)]
+    assert rows(admin, f"{query}(%s, zookeeper => %s)", group, keeper) == everything
+    assert rows(admin, f"{query}(%s, 'u', %s)", group, keeper) == everything[3:]
+    assert rows(admin, f"{query}(%s, 'v', %s)", group, keeper) == []
+    recent = "SELECT bool_and(written_at > now() - interval '1 h') FROM pipeline_kafka.zookeeper_offsets(%s, 't', %s)"
+    assert rows(admin, recent, group, keeper) == [(True,)]
+
+
+def test_a_second_host_answers_where_the_first_does_not(
+    admin: Connection, zookeeper: ZooKeeper, keeper: str, group: str
+) -> None:
+    zookeeper.write(old_offsets(group, "t", {0: 5}))
+    query = "SELECT committed_offset FROM pipeline_kafka.zookeeper_offsets(%s, 't', %s)"
+    assert rows(admin, query, group, f"127.0.0.1:{free_port()},{keeper}") == [(5,)]
+
+
+def test_a_group_that_zookeeper_does_not_have(admin: Connection, zookeeper: ZooKeeper, keeper: str, group: str) -> None:
+    zookeeper.write(old_offsets(group, "t", {0: 5}))
+    query = "SELECT * FROM pipeline_kafka.zookeeper_offsets(%s, NULL, %s)"
+    with pytest.raises(psycopg.errors.UndefinedObject, match='has no consumer group "another"') as caught:
+        rows(admin, query, "another", keeper)
+    assert group in (caught.value.diag.message_detail or "")
+    assert (caught.value.diag.message_primary or "").startswith(f"ZooKeeper {keeper} has no consumer group")
+    with pytest.raises(psycopg.errors.UndefinedObject, match="chroot"):
+        rows(admin, query, group, str(zookeeper.address))
+
+
+def test_a_node_that_is_no_offset_is_named(admin: Connection, zookeeper: ZooKeeper, keeper: str, group: str) -> None:
+    zookeeper.write({f"/kafka/consumers/{group}/offsets/t/0": '{"offset": 5}'})
+    with pytest.raises(psycopg.errors.InvalidTextRepresentation, match=f"/consumers/{group}/offsets/t/0"):
+        rows(admin, "SELECT * FROM pipeline_kafka.zookeeper_offsets(%s, 't', %s)", group, keeper)
+
+
+@pytest.mark.parametrize("address", ["", "a b:2181", "host:port", "host:2181/", "host:2181/a//b", "[::1:2181"])
+def test_an_address_is_checked(admin: Connection, address: str) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="is no address of a ZooKeeper"):
+        rows(admin, "SELECT * FROM pipeline_kafka.zookeeper_offsets('g', 't', %s)", address)
+
+
+def test_a_zookeeper_must_be_named(admin: Connection) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="no ZooKeeper is named"):
+        rows(admin, "SELECT * FROM pipeline_kafka.zookeeper_offsets('g')")
+
+
+def test_a_zookeeper_that_is_not_there_is_said_within_the_timeout(admin: Connection) -> None:
+    address = f"127.0.0.1:{free_port()}/kafka"
+    with pytest.raises(psycopg.errors.ConnectionFailure, match=r"did not answer within 1 s: .*refused"):
+        rows(admin, "SELECT * FROM pipeline_kafka.zookeeper_offsets('g', 't', %s, 1000)", address)
+
+
+def test_a_zookeeper_that_hangs_is_said_within_the_timeout(admin: Connection, own_zookeeper: ZooKeeper) -> None:
+    own_zookeeper.pause()
+    with pytest.raises(psycopg.errors.ConnectionFailure, match=r"did not answer within 0\.5 s"):
+        rows(admin, "SELECT * FROM pipeline_kafka.zookeeper_offsets('g', 't', %s, 500)", str(own_zookeeper.address))
