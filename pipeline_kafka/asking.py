@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -23,6 +24,9 @@ from .answers.protocol import DONE, TROUBLE, Frame, Frames, Request, Trouble
 OFFLINE = {"refuse_property", "zookeeper_offsets"}  # questions that take no broker
 LOOK_EVERY = 0.1  # seconds between looks for a cancel
 GRACE = 2.0  # seconds the process may take beyond its timeout, to begin and to say why it has no answer
+# librdkafka aborts where a group's coordinator goes away at the wrong moment (its issue 4605): then it is asked again,
+# unless part of the answer has been given away already.
+AGAIN_FOR = 0.5  # seconds that must be left for that
 _MOST = 1 << 16  # bytes read at a time
 
 
@@ -49,6 +53,28 @@ def frames(plpy: Any, question: str, arguments: dict[str, Any], timeout: int) ->
         timeout / 1000,
     )
     python = plpy.execute("SELECT pipeline_kafka.setting('python') AS path")[0]["path"]
+    end, begun = time.monotonic() + request.timeout, False
+    while True:
+        try:
+            for frame in _answer(plpy, python, request):
+                begun = True
+                yield frame
+            return
+        except _Gone as gone:
+            request.timeout = end - time.monotonic()
+            if gone.code != -signal.SIGABRT or begun or request.timeout < AGAIN_FOR:
+                _raise(plpy, Trouble("58000", f"the process that asks Kafka {_end_of(gone.code)}"))
+
+
+class _Gone(Exception):
+    """The process has ended with this exit code in the middle of its answer."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def _answer(plpy: Any, python: str, request: Request) -> Iterator[Frame]:
     with _process(python, request) as (process, out):
         for frame in _read(plpy, process, out, time.monotonic() + request.timeout + GRACE):
             if frame.kind == TROUBLE:
@@ -84,7 +110,7 @@ def _read(plpy: Any, process: subprocess.Popen[bytes], out: IO[bytes], end: floa
         if select.select([out], [], [], LOOK_EVERY)[0]:
             data = os.read(out.fileno(), _MOST)
             if not data:
-                _raise(plpy, Trouble("58000", f"the process that asks Kafka {_end_of(process.wait())}"))
+                raise _Gone(process.wait())
             yield from cut.feed(data)
         elif time.monotonic() > end:
             _raise(plpy, Trouble("08006", "Kafka did not answer in time", hint="Give it a longer timeout."))

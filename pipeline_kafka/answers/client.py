@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 NOBODY = "pipeline_kafka-nobody"  # the group.id of consumers that are in no group: nothing is committed for it
 
-_COORDINATOR_HINT = "Ask again in a while, or with a longer timeout; group_coordinator() tells when it is there."
+_COORDINATOR_HINT = "See whether each partition of topic __consumer_offsets has a leader, and give it a longer timeout."
 # Which step failed, by librdkafka's code: its SQLSTATE, and what to look at.
 _STEPS = {
     KafkaError._RESOLVE: ("08001", "name resolution", "The host's name is not known to this server."),
@@ -66,6 +66,8 @@ _PASSING = (
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
 )
+_VAGUE = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+_LONGEST_TRY = 5.0
 _PAUSE = 0.2  # seconds before a coordinator is asked again
 _TELLING = (KafkaError._RESOLVE, KafkaError._SSL, KafkaError._AUTHENTICATION, KafkaError._TRANSPORT)
 
@@ -132,6 +134,7 @@ class Kafka:
         A coordinator that moves, loads or is not there is asked again, as long as there is time. ``failed`` returns
         what went wrong by an answer that tells. Raises Unanswered, about ``what``.
         """
+        self.wait(self.admin().describe_cluster(request_timeout=self.left()))  # a cluster that answers at all
         while True:
             try:
                 answer = ask(_share(self.left())).result(self.left())
@@ -140,17 +143,23 @@ class Kafka:
                     return answer
                 raise refusal
             except TimeoutError:
-                raise self.timed_out() from None
+                raise self._no_coordinator(what) from None
             except KafkaException as error:
                 reason = error_of(error)
-            if reason.code() not in _PASSING or self._end - time.monotonic() < 2 * _PAUSE:
+            if reason.code() not in _PASSING:
                 raise self.unanswered(reason, what)
+            if self._end - time.monotonic() < 2 * _PAUSE:
+                raise self._no_coordinator(what) if reason.code() in _VAGUE else self.unanswered(reason, what)
             time.sleep(_PAUSE)
+
+    def _no_coordinator(self, what: str) -> Unanswered:
+        said = f"{what}: no coordinator answered within {self._timeout:g} s, though Kafka did"
+        return Unanswered("57P03", said, hint=_COORDINATOR_HINT)
 
     def unanswered(self, error: KafkaError, what: str = "") -> Unanswered:
         """Return an error of Kafka's as one that names the step it came at, and ``what`` it is about."""
         self._hear()
-        vague = error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+        vague = error.code() in _VAGUE
         told = self._told if vague and self._told is not None else error
         sqlstate, step, hint = _STEPS.get(told.code(), _CONNECTION if vague else ("58000", "request", None))
         about = f"{what}: " if what else ""
@@ -174,5 +183,5 @@ class Kafka:
 
 
 def _share(left: float) -> float:
-    """Return how long one try may take: half of what is left, for a broker that hangs has a successor."""
-    return max(left / 2, min(left, 1.0))
+    """Return how many seconds one try may take: not all that are left, for a broker that hangs has a successor."""
+    return min(max(left / 2, min(left, 1.0)), _LONGEST_TRY)

@@ -39,7 +39,8 @@ def group_coordinator(request: Request, group: str) -> Iterator[Row]:
 def groups(request: Request) -> Iterator[Row]:
     """Yield each consumer group: its name, state and protocol."""
     kafka = Kafka(request)
-    found = kafka.coordinated(lambda timeout: kafka.admin().list_consumer_groups(request_timeout=timeout), "", _failed)
+    admin = kafka.admin()
+    found = kafka.coordinated(lambda timeout: admin.list_consumer_groups(request_timeout=timeout), "groups", _failed)
     for group in sorted(found.valid or [], key=lambda group: group.group_id):
         yield {"group_id": group.group_id, "state": _state(group), "type": TYPES.get(group.type)}
 

@@ -12,6 +12,7 @@ from .groups import committed_offsets, group_coordinator, group_members, groups
 from .old_groups import zookeeper_offsets
 from .progress import group_progress
 from .properties import refuse_property
+from .taking_over import group_start
 from .topics import topic_partitions, topic_watermarks, topics
 
 QUESTIONS: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
@@ -27,5 +28,6 @@ QUESTIONS: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
         committed_offsets,
         zookeeper_offsets,
         group_progress,
+        group_start,
     )
 }

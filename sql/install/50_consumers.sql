@@ -259,21 +259,24 @@ CREATE FUNCTION pipeline_kafka.consume_begin(topic text, relation regclass, grou
     batchsize int DEFAULT NULL, maxbytes int DEFAULT NULL, parallelism int DEFAULT NULL, timeout int DEFAULT NULL,
     start_offset bigint DEFAULT NULL, on_error text DEFAULT NULL, on_offset_lost text DEFAULT NULL,
     null_string text DEFAULT NULL, header boolean DEFAULT NULL, unknown_fields text DEFAULT NULL, on_null text DEFAULT NULL,
-    on_conflict text DEFAULT NULL, conflict_key text DEFAULT NULL, max_dead_letters bigint DEFAULT NULL) RETURNS text
+    on_conflict text DEFAULT NULL, conflict_key text DEFAULT NULL, max_dead_letters bigint DEFAULT NULL,
+    start_from_group text DEFAULT NULL, start_from text DEFAULT NULL, zookeeper text DEFAULT NULL,
+    start_from_live boolean DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
     INSERT INTO pipeline_kafka.requests (function, arguments)
-    VALUES ('pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text, text, boolean, text, text, text, text, bigint)',
+    VALUES ('pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text, text, boolean, text, text, text, text, bigint, text, text, text, boolean)',
             jsonb_build_object('topic', topic, 'relation', relation::oid, 'group_id', group_id, 'format', format,
                 'delimiter', delimiter, 'quote', quote, 'escape', escape, 'batchsize', batchsize, 'maxbytes', maxbytes,
                 'parallelism', parallelism, 'timeout', timeout, 'start_offset', start_offset, 'on_error', on_error,
                 'on_offset_lost', on_offset_lost, 'null_string', null_string, 'header', header, 'unknown_fields', unknown_fields,
                 'on_null', on_null, 'on_conflict', on_conflict, 'conflict_key', conflict_key,
-                'max_dead_letters', max_dead_letters));
+                'max_dead_letters', max_dead_letters, 'start_from_group', start_from_group, 'start_from', start_from,
+                'zookeeper', zookeeper, 'start_from_live', start_from_live));
     RETURN 'success';
 END $$;
-COMMENT ON FUNCTION pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text, text, boolean, text, text, text, text, bigint) IS
+COMMENT ON FUNCTION pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text, text, boolean, text, text, text, text, bigint, text, text, text, boolean) IS
     'Begins to read a topic into a relation when the transaction commits, or changes how it is read. Answers ''success''. '
     'What is left out stays as it is where the consumer is known, and takes its default where it is new. '
     'topic: a name, or a pattern that begins with ^. relation: table, partitioned table, view, foreign table, stream. '
@@ -283,8 +286,11 @@ COMMENT ON FUNCTION pipeline_kafka.consume_begin(text, regclass, text, text, tex
     'go on, or the end where it is new. on_error: dead_letter (the default), stop, skip. '
     'on_offset_lost: stop (the default), earliest, latest. null_string, header: as in COPY. unknown_fields: ignore (the default), '
     'error, or the jsonb column that takes them. on_null: skip (the default), dead_letter, delete. on_conflict: error (the default), '
-    'ignore, update, by the primary key or the constraint conflict_key. max_dead_letters: stop when so many were set aside. The caller must be allowed to INSERT and owns the consumer. '
-    'Errors: 42501 privilege, 42809 relation kind, 0A000 row security with COPY, 22023 arguments.';
+    'ignore, update, by the primary key or the constraint conflict_key. max_dead_letters: stop when so many were set aside. '
+    'start_from_group: start each partition where that consumer group stands, by start_from: kafka (the default) or zookeeper, at the '
+    'address zookeeper; where it stands nowhere, start_offset holds. start_from_live: though the group has members. The caller must be allowed to INSERT and owns the consumer. '
+    'Errors: 42501 privilege, 42809 relation kind, 0A000 row security with COPY, 22023 arguments; for start_from_group 55006 where it has members, 42704 '
+    'where it is not there or has no offset in the topic, and those of committed_offsets() and zookeeper_offsets().';
 
 CREATE FUNCTION pipeline_kafka.consume_begin() RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -322,16 +328,22 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     wanted pipeline_kafka.consumers := jsonb_populate_record(NULL::pipeline_kafka.consumers, NEW.arguments);
+    standing jsonb;
 BEGIN
     IF NOT has_function_privilege(NEW.caller, NEW.function, 'EXECUTE') THEN
         RAISE EXCEPTION 'role % may not execute %', NEW.caller, NEW.function USING ERRCODE = 'insufficient_privilege',
             HINT = format('A superuser may: GRANT EXECUTE ON FUNCTION %s TO %s;', NEW.function, NEW.caller);
     END IF;
     CASE NEW.function
-    WHEN 'pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text, text, boolean, text, text, text, text, bigint)'::regprocedure
+    WHEN 'pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text, text, boolean, text, text, text, text, bigint, text, text, text, boolean)'::regprocedure
     THEN
         wanted.owner := NEW.caller;
+        standing := pipeline_kafka.group_standing(NEW.arguments);  -- before anything is locked
+        IF standing IS NOT NULL THEN
+            wanted.start_offset := coalesce(wanted.start_offset, -1);
+        END IF;
         PERFORM pipeline_kafka.store_consumer(wanted), pipeline_kafka.warn_of_missing_parts();
+        PERFORM pipeline_kafka.take_over(wanted, NEW.arguments ->> 'start_from_group', standing);
     WHEN 'pipeline_kafka.consume_begin()'::regprocedure THEN
         PERFORM pipeline_kafka.enable_consumers(true, NEW.caller, NULL), pipeline_kafka.warn_of_missing_parts();
     WHEN 'pipeline_kafka.consume_end(text, regclass)'::regprocedure THEN

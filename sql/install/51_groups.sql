@@ -109,3 +109,53 @@ COMMENT ON FUNCTION pipeline_kafka.compare_offsets(text, text, text, int) IS
     'the offsets of our own consumers. A row a partition and consumer of ours, of the topics that the group has offsets in, or of '
     'topic; relation is NULL where none of ours reads it. Offsets are the next one to read, lags are in messages. timeout: ms. '
     'Errors: 42704 where neither knows the group, and those of committed_offsets() and zookeeper_offsets().';
+
+CREATE FUNCTION pipeline_kafka.group_standing(arguments jsonb) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    source text := coalesce(arguments ->> 'start_from', 'kafka');
+    zookeeper text := arguments ->> 'zookeeper';
+    standing jsonb;
+BEGIN
+    PERFORM pipeline_kafka.check_choice('start_from', source, '{kafka,zookeeper}');
+    IF arguments ->> 'start_from_group' IS NULL THEN
+        IF coalesce(arguments ->> 'start_from', zookeeper, arguments ->> 'start_from_live') IS NOT NULL THEN
+            RAISE EXCEPTION 'start_from, zookeeper and start_from_live go with start_from_group'
+                USING ERRCODE = 'invalid_parameter_value', HINT = 'Name the consumer group, or leave them out.';
+        END IF;
+        RETURN NULL;
+    END IF;
+    IF source = 'zookeeper' THEN
+        zookeeper := pipeline_kafka.zookeeper_named(zookeeper);
+    END IF;
+    SELECT jsonb_agg(a) INTO standing
+    FROM pipeline_kafka.ask('group_start', jsonb_build_object('group', arguments -> 'start_from_group', 'topic', arguments -> 'topic',
+        'source', source, 'zookeeper', zookeeper, 'live', coalesce((arguments ->> 'start_from_live')::boolean, false)), 30000) AS a;
+    RETURN standing;
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.group_standing(jsonb) IS
+    'What consume_begin()''s start_from_group stands for: an array of {topic, partition, committed_offset}, NULL in it where the group '
+    'has none; NULL where no group is named. Within 30 s. Errors: those of consume_begin().';
+
+CREATE FUNCTION pipeline_kafka.take_over(wanted pipeline_kafka.consumers, group_id text, standing jsonb) RETURNS void
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    without text;
+BEGIN
+    INSERT INTO pipeline_kafka.offsets AS o (consumer_id, topic, partition, next_offset)
+    SELECT c.id, s.topic, s.partition, s.committed_offset
+    FROM pipeline_kafka.consumers c, jsonb_to_recordset(standing) AS s(topic text, partition int, committed_offset bigint)
+    WHERE c.topic = wanted.topic AND c.relation = wanted.relation AND s.committed_offset IS NOT NULL
+    ON CONFLICT ON CONSTRAINT offsets_pkey DO UPDATE SET next_offset = EXCLUDED.next_offset, topic_id = NULL;
+    SELECT string_agg(format('%s[%s]', s.topic, s.partition), ', ' ORDER BY s.topic, s.partition) INTO without
+    FROM jsonb_to_recordset(standing) AS s(topic text, partition int, committed_offset bigint) WHERE s.committed_offset IS NULL;
+    IF without IS NOT NULL THEN
+        RAISE NOTICE 'consumer group "%" has no offset in %: they start by start_offset, which is %', group_id, without, wanted.start_offset
+            USING HINT = '-2 is the beginning, -1 the end.';
+    END IF;
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.take_over(pipeline_kafka.consumers, text, jsonb) IS
+    'Stores where a consumer starts that was begun with start_from_group, and says which partitions start by start_offset: those '
+    'that the group has no offset in. The worker resolves these when it first looks, as it always does.';

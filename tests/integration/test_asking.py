@@ -137,6 +137,16 @@ def test_a_crash_of_its_process_is_an_error_and_no_more(waiting: Connection) -> 
     assert waiting.execute("SELECT 1").fetchone() == (1,)
 
 
+def test_an_abort_of_librdkafka_has_it_ask_again(waiting: Connection) -> None:
+    thread, errors = in_thread(waiting)
+    first = child_of(waiting)
+    os.kill(first, signal.SIGABRT)
+    wait_until(lambda: set(children(waiting.info.backend_pid)) - {first}, "another process asks")
+    waiting.cancel_safe()
+    thread.join()
+    assert [type(error) for error in errors] == [psycopg.errors.QueryCanceled]
+
+
 def test_its_process_ends_with_the_session(waiting: Connection, connect: Connect) -> None:
     thread, errors = in_thread(waiting)
     child = child_of(waiting)

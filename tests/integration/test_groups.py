@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -10,6 +12,7 @@ import pytest
 from tests.fix_cluster import Connect, Connection
 from tests.fix_kafka import MakeTopic, link, unique_name
 from tests.integration.groups import commit, member, old_offsets
+from tests.testbed.broker import Broker
 from tests.testbed.kafka import Kafka
 from tests.testbed.ports import free_port
 from tests.testbed.zookeeper import ZooKeeper, ZooKeeperBroker
@@ -97,6 +100,42 @@ def test_who_may_ask_sees_groups_and_no_secret(linked: Connection, connect: Conn
     linked.execute("GRANT EXECUTE ON FUNCTION pipeline_kafka.group_coordinator TO watcher")
     assert rows(watcher, "SELECT state FROM pipeline_kafka.group_coordinator(%s)", group) == [("Dead",)]
     linked.execute("DROP OWNED BY watcher")
+
+
+# Coordinators ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pair(folder: Path, zookeeper: ZooKeeper) -> Generator[list[ZooKeeperBroker]]:
+    """A cluster of two brokers, each of which can take over the other's groups."""
+    settings = {"offsets.topic.replication.factor": 2, "min.insync.replicas": 1}
+    brokers = [ZooKeeperBroker(folder / str(id), zookeeper, "/pair", id, settings) for id in (1, 2)]
+    for broker in brokers:
+        broker.start()
+    yield brokers
+    for broker in brokers:
+        broker.kill9()
+
+
+def test_a_coordinator_that_moves_is_found_within_the_timeout(admin: Connection, pair: list[ZooKeeperBroker]) -> None:
+    """It is not there before the first question, either: Kafka makes its topic of offsets then."""
+    link(admin, ",".join(broker.bootstrap for broker in pair))
+    coordinator = "SELECT id FROM pipeline_kafka.group_coordinator(%s, 60000)"
+    names = iter(f"group-{number}" for number in range(100))
+    group = next(name for name in names if rows(admin, coordinator, name) == [(2,)])
+    pair[0].create_topic("t")
+    commit(pair[0], group, "t", {0: 7})
+    pair[1].kill9()
+    query = "SELECT committed_offset FROM pipeline_kafka.committed_offsets(%s, timeout => 60000)"
+    assert rows(admin, query, group) == [(7,)]
+    assert rows(admin, coordinator, group) == [(1,)]
+
+
+def test_a_coordinator_that_is_absent_is_said_within_the_timeout(admin: Connection, folder: Path) -> None:
+    with Broker(folder / "broker", {"offsets.topic.replication.factor": 3}).start() as broker:
+        link(admin, broker.bootstrap)
+        with pytest.raises(psycopg.errors.CannotConnectNow, match='group "g": '):
+            rows(admin, "SELECT * FROM pipeline_kafka.committed_offsets('g', timeout => 1500)")
 
 
 # ZooKeeper -------------------------------------------------------------------------------------------------------
