@@ -21,7 +21,7 @@ import msgspec
 
 from .answers.protocol import DONE, TROUBLE, Frame, Frames, Request, Trouble
 
-OFFLINE = {"refuse_property", "zookeeper_offsets"}  # questions that take no broker
+OFFLINE = {"refuse_property", "zookeeper_offsets", "zookeeper_members"}  # questions that take no broker
 LOOK_EVERY = 0.1  # seconds between looks for a cancel
 GRACE = 2.0  # seconds the process may take beyond its timeout, to begin and to say why it has no answer
 # librdkafka aborts where a group's coordinator goes away at the wrong moment (its issue 4605): then it is asked again,
@@ -121,4 +121,5 @@ def _end_of(code: int) -> str:
 
 
 def _raise(plpy: Any, trouble: Trouble) -> None:
-    plpy.error(trouble.error, detail=trouble.detail, hint=trouble.hint, sqlstate=trouble.sqlstate)
+    more = {"detail": trouble.detail, "hint": trouble.hint}
+    plpy.error(trouble.error, sqlstate=trouble.sqlstate, **{name: text for name, text in more.items() if text})

@@ -16,6 +16,7 @@ import psycopg
 
 from . import catalog, dead_letters
 from .catalog import Snapshot
+from .copying import Copier
 from .database import connect
 from .errors import LetGo, NothingToDo
 from .lanes import GroupRunner
@@ -68,6 +69,7 @@ class Worker:
         self._lets_go = False
         self._runners: dict[str, GroupRunner] = {}
         self._told: dict[TopicPartition, tuple[int, int]] = {}
+        self._copier = Copier()
         self._connection = connect(dsn, "pipeline_kafka worker")
         self._system, self._database, self._name = catalog.identify(self._connection)
         self._slot = self._take_slot(slot)
@@ -162,6 +164,7 @@ class Worker:
                 expire_at = now + (EXPIRE_EVERY if dead_letters.expire(self._connection) else LOOK_EVERY)
             self._let_go_if_wanted()
             self._tell_watermarks()
+            self._copier.tell(self._connection)
             if self._notified(LOOK_EVERY):
                 reload_at = 0.0
 
@@ -240,6 +243,7 @@ class Worker:
     def _end(self) -> None:
         if not self._lets_go:
             self._finish(self._runners.values())
+        self._copier.close()
         self._connection.close()
         logger.info("has left slot %d of database %s", self._slot, self._name)
 

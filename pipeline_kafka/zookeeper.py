@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from kazoo.client import KazooClient
@@ -93,11 +94,19 @@ def connect(address: str, timeout: float) -> Iterator[ZooKeeper]:
     heard = _Heard()
     client = KazooClient(address, timeout=_SESSION, connection_retry=_RETRY, logger=heard.logger)
     begun = time.monotonic()
-    if not client.start_async().wait(timeout):
-        raise late(address, timeout, heard.last)
-    yield ZooKeeper(address, client, timeout - (time.monotonic() - begun))
-    # Only where all went well: with a ZooKeeper that hangs, so would this.
-    client.stop()
+    try:
+        if not client.start_async().wait(timeout):
+            raise late(address, timeout, heard.last)
+        yield ZooKeeper(address, client, timeout - (time.monotonic() - begun))
+    except BaseException:  # one that hangs takes as long to close: nobody is to wait for that
+        threading.Thread(target=_close, args=(client,), daemon=True).start()
+        raise
+    _close(client)
+
+
+def _close(client: KazooClient) -> None:
+    with suppress(KazooException):
+        client.stop()
     client.close()
 
 

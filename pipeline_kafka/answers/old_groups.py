@@ -1,6 +1,6 @@
 """Consumer groups of the time when ZooKeeper kept them: their offsets, and who is in them.
 
-In: a request and a ZooKeeper's address. Out: rows of zookeeper_offsets(); offsets and members for others to use.
+In: a request and a ZooKeeper's address. Out: rows of zookeeper_offsets() and zookeeper_members(), and what they are of.
 A group is /consumers/<group>: offsets/<topic>/<partition> holds the next offset, and ids has a node a live member.
 """
 
@@ -26,14 +26,27 @@ class OldOffset(NamedTuple):
 
 def zookeeper_offsets(request: Request, group: str, topic: str | None, zookeeper: str) -> Iterator[dict[str, Any]]:
     """Yield where a group stands in each partition, or in those of one topic, and when that was written."""
-    if not group or "/" in group:
-        raise Unanswered("22023", f'"{group}" is no name of a consumer group in ZooKeeper')
+    check(group)
     with session(request, zookeeper) as keeper:
         if keeper.children(f"/consumers/{group}") is None:
             raise absent(group, keeper)
         for topic_, partition, offset, written_at in offsets(keeper, group, topic):
             written = written_at.isoformat()
             yield {"topic": topic_, "partition": partition, "committed_offset": offset, "written_at": written}
+
+
+def zookeeper_members(request: Request, group: str, zookeeper: str) -> Iterator[dict[str, Any]]:
+    """Yield the id of each consumer that is in a group now, by ZooKeeper; none for a group that is not there."""
+    check(group)
+    with session(request, zookeeper) as keeper:
+        for member in members(keeper, group):
+            yield {"member_id": member}
+
+
+def check(group: str) -> None:
+    """Raise Unanswered where no group of ZooKeeper's can have this name."""
+    if not group or "/" in group:
+        raise Unanswered("22023", f'"{group}" is no name of a consumer group in ZooKeeper')
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .groups import committed_offsets, group_coordinator, group_members, groups
-from .old_groups import zookeeper_offsets
+from .old_groups import zookeeper_members, zookeeper_offsets
 from .progress import group_progress
 from .properties import refuse_property
 from .taking_over import group_start
@@ -27,6 +27,7 @@ QUESTIONS: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
         group_members,
         committed_offsets,
         zookeeper_offsets,
+        zookeeper_members,
         group_progress,
         group_start,
     )

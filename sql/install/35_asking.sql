@@ -47,6 +47,8 @@ EXCEPTION WHEN OTHERS THEN  -- the same error, without Python's name for it and 
         RAISE EXCEPTION USING ERRCODE = code, MESSAGE = said;
     ELSIF hint = '' THEN
         RAISE EXCEPTION USING ERRCODE = code, MESSAGE = said, DETAIL = detail;
+    ELSIF detail = '' THEN
+        RAISE EXCEPTION USING ERRCODE = code, MESSAGE = said, HINT = hint;
     END IF;
     RAISE EXCEPTION USING ERRCODE = code, MESSAGE = said, DETAIL = detail, HINT = hint;
 END $$;

@@ -338,7 +338,7 @@ BEGIN
     WHEN 'pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text, text, boolean, text, text, text, text, bigint, text, text, text, boolean)'::regprocedure
     THEN
         wanted.owner := NEW.caller;
-        standing := pipeline_kafka.group_standing(NEW.arguments);  -- before anything is locked
+        standing := pipeline_kafka.group_standing(NEW.arguments, NEW.caller);  -- before anything is locked
         IF standing IS NOT NULL THEN
             wanted.start_offset := coalesce(wanted.start_offset, -1);
         END IF;

@@ -110,7 +110,7 @@ COMMENT ON FUNCTION pipeline_kafka.compare_offsets(text, text, text, int) IS
     'topic; relation is NULL where none of ours reads it. Offsets are the next one to read, lags are in messages. timeout: ms. '
     'Errors: 42704 where neither knows the group, and those of committed_offsets() and zookeeper_offsets().';
 
-CREATE FUNCTION pipeline_kafka.group_standing(arguments jsonb) RETURNS jsonb
+CREATE FUNCTION pipeline_kafka.group_standing(arguments jsonb, caller oid) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -126,6 +126,10 @@ BEGIN
         END IF;
         RETURN NULL;
     END IF;
+    IF zookeeper IS NOT NULL AND NOT has_function_privilege(caller, 'pipeline_kafka.zookeeper_offsets(text, text, text, int)', 'EXECUTE') THEN
+        RAISE EXCEPTION 'role % may not have the server connect to a ZooKeeper', caller::regrole USING ERRCODE = 'insufficient_privilege',
+            HINT = format('A superuser may: GRANT EXECUTE ON FUNCTION pipeline_kafka.zookeeper_offsets TO %s;', caller::regrole);
+    END IF;
     IF source = 'zookeeper' THEN
         zookeeper := pipeline_kafka.zookeeper_named(zookeeper);
     END IF;
@@ -134,9 +138,10 @@ BEGIN
         'source', source, 'zookeeper', zookeeper, 'live', coalesce((arguments ->> 'start_from_live')::boolean, false)), 30000) AS a;
     RETURN standing;
 END $$;
-COMMENT ON FUNCTION pipeline_kafka.group_standing(jsonb) IS
+COMMENT ON FUNCTION pipeline_kafka.group_standing(jsonb, oid) IS
     'What consume_begin()''s start_from_group stands for: an array of {topic, partition, committed_offset}, NULL in it where the group '
-    'has none; NULL where no group is named. Within 30 s. Errors: those of consume_begin().';
+    'has none; NULL where no group is named. A ZooKeeper is named by those only who may execute zookeeper_offsets(). '
+    'Within 30 s. Errors: those of consume_begin().';
 
 CREATE FUNCTION pipeline_kafka.take_over(wanted pipeline_kafka.consumers, group_id text, standing jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -77,8 +77,11 @@ def test_topics_partitions_and_watermarks(linked: Connection, kafka: Kafka, topi
 
 def test_what_is_not_there_is_named(linked: Connection, topic: MakeTopic) -> None:
     name = topic()
-    with pytest.raises(psycopg.errors.UndefinedObject, match='topic "no-such-topic": '):
+    with pytest.raises(psycopg.errors.UndefinedObject) as caught:
         linked.execute("SELECT * FROM pipeline_kafka.topic_watermarks('no-such-topic')")
+    said = caught.value.diag
+    assert (said.message_primary or "").startswith('topic "no-such-topic": ')
+    assert (said.message_detail, said.message_hint) == (None, "topics() shows those there are.")
     with pytest.raises(psycopg.errors.UndefinedObject, match=f'topic "{name}" has no partition 7'):
         linked.execute("SELECT * FROM pipeline_kafka.topic_watermarks(%s, 7)", [name])
     assert "no-such-topic" not in [row[0] for row in linked.execute("SELECT topic FROM pipeline_kafka.topics()")]

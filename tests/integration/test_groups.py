@@ -11,6 +11,7 @@ import pytest
 
 from tests.fix_cluster import Connect, Connection
 from tests.fix_kafka import MakeTopic, link, unique_name
+from tests.integration.flow import Flow
 from tests.integration.groups import commit, member, old_offsets
 from tests.testbed.broker import Broker
 from tests.testbed.kafka import Kafka
@@ -205,3 +206,46 @@ def test_a_zookeeper_that_hangs_is_said_within_the_timeout(admin: Connection, ow
     own_zookeeper.pause()
     with pytest.raises(psycopg.errors.ConnectionFailure, match=r"did not answer within 0\.5 s"):
         rows(admin, "SELECT * FROM pipeline_kafka.zookeeper_offsets('g', 't', %s, 500)", str(own_zookeeper.address))
+
+
+# Both, beside our own --------------------------------------------------------------------------------------------
+
+COMPARED = """SELECT partition, low, high, kafka_offset, kafka_lag, zookeeper_offset, zookeeper_lag, relation::text,
+                     next_offset, lag
+              FROM pipeline_kafka.compare_offsets(%s, %s, %s)"""
+
+
+def test_both_offsets_beside_watermarks_and_ours(
+    admin: Connection, zookeeper: ZooKeeper, old_kafka: ZooKeeperBroker, topic: MakeTopic, group: str
+) -> None:
+    link(admin, old_kafka.bootstrap)
+    flow, name, keeper = Flow(admin, old_kafka), topic(3, on=old_kafka), old_kafka.zookeeper
+    for partition, count in enumerate((5, 4, 1)):
+        old_kafka.produce(name, ["x"] * count, partition=partition)
+    commit(old_kafka, group, name, {0: 3})
+    zookeeper.write(old_offsets(group, name, {0: 2, 1: 4}) | old_offsets(group, "gone", {0: 7}))
+    admin.execute("CREATE TABLE t (value text); CREATE TABLE u (value text)")
+    flow.begin(name, "t")
+    flow.read(name)
+    theirs = [(0, 0, 5, 3, 2, 2, 3), (1, 0, 4, None, None, 4, 0), (2, 0, 1, None, None, None, None)]
+    ours = [("t", 5, 0), ("t", 4, 0), ("t", 1, 0)]
+    assert rows(admin, COMPARED, group, name, keeper) == [(*t, *o) for t, o in zip(theirs, ours, strict=True)]
+    flow.begin(name, "u", start_offset=1)
+    flow.read(name)
+    assert [row[7:] for row in rows(admin, COMPARED, group, name, None)] == [
+        pair for t in ours for pair in (t, ("u", *t[1:]))
+    ]
+    gone = (0, None, None, None, None, 7, None, None, None, None)
+    assert gone in rows(admin, COMPARED, group, None, keeper)
+    assert rows(admin, COMPARED, group, "no-such-topic", keeper) == []
+
+
+def test_a_group_that_only_zookeeper_has_is_enough(
+    admin: Connection, zookeeper: ZooKeeper, old_kafka: ZooKeeperBroker, topic: MakeTopic, group: str
+) -> None:
+    link(admin, old_kafka.bootstrap)
+    name = topic(on=old_kafka)
+    zookeeper.write(old_offsets(group, name, {0: 2}))
+    assert rows(admin, COMPARED, group, None, old_kafka.zookeeper) == [(0, 0, 0, None, None, 2, 0, None, None, None)]
+    with pytest.raises(psycopg.errors.UndefinedObject, match=f'Kafka has no consumer group "{group}"'):
+        rows(admin, COMPARED, group, None, None)

@@ -25,7 +25,7 @@ ORDER = [
         "coverage",
     },
     {"decoders", "consumer", "owner", "tries", "answers"},
-    {"why", "work", "session", "asking"},
+    {"why", "work", "session", "asking", "copying"},
     {"recorder"},
     {"dead_letters", "limit"},
     {"around"},
