@@ -51,19 +51,33 @@ class Copier:
 
     def __init__(self) -> None:
         self._chosen = False
+        self._barred = False
         self._streams: dict[str, Stream] = {}
 
     def tell(self, connection: psycopg.Connection[Any]) -> None:
         """Hand over what is to be copied now, where this worker is the one that copies, and note how it went."""
-        if not self._chosen:
+        try:
+            if self._chosen or self._choose(connection):
+                self._tell(connection)
+        except psycopg.errors.InsufficientPrivilege as error:
+            self._barred = True
+            logger.info("this worker copies no offsets to ZooKeeper: %s", error)
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            logger.debug("the extension is gone, as the next reading of the catalog will tell")
+
+    def _choose(self, connection: psycopg.Connection[Any]) -> bool:
+        """Tell whether this worker is the first that may copy, where anything is to be copied."""
+        if not self._barred:
             row = connection.execute(_LOCK, (LOCK_CLASS,)).fetchone()
             self._chosen = row is not None and row[0]
-        if self._chosen:
-            copies = [Copy(*row) for row in connection.execute(_READ)]
-            for address in self._streams.keys() - {copy.zookeeper for copy in copies}:
-                self._streams.pop(address).close()
-            for address in {copy.zookeeper for copy in copies}:
-                self._hand_over(connection, address, [copy for copy in copies if copy.zookeeper == address])
+        return self._chosen
+
+    def _tell(self, connection: psycopg.Connection[Any]) -> None:
+        copies = [Copy(*row) for row in connection.execute(_READ)]
+        for address in self._streams.keys() - {copy.zookeeper for copy in copies}:
+            self._streams.pop(address).close()
+        for address in {copy.zookeeper for copy in copies}:
+            self._hand_over(connection, address, [copy for copy in copies if copy.zookeeper == address])
 
     def close(self) -> None:
         """End the threads, without waiting for them: their process ends now."""

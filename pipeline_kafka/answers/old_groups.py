@@ -27,7 +27,7 @@ class OldOffset(NamedTuple):
 def zookeeper_offsets(request: Request, group: str, topic: str | None, zookeeper: str) -> Iterator[dict[str, Any]]:
     """Yield where a group stands in each partition, or in those of one topic, and when that was written."""
     check(group)
-    with session(request, zookeeper) as keeper:
+    with session(zookeeper, request.timeout) as keeper:
         if keeper.children(f"/consumers/{group}") is None:
             raise absent(group, keeper)
         for topic_, partition, offset, written_at in offsets(keeper, group, topic):
@@ -38,7 +38,7 @@ def zookeeper_offsets(request: Request, group: str, topic: str | None, zookeeper
 def zookeeper_members(request: Request, group: str, zookeeper: str) -> Iterator[dict[str, Any]]:
     """Yield the id of each consumer that is in a group now, by ZooKeeper; none for a group that is not there."""
     check(group)
-    with session(request, zookeeper) as keeper:
+    with session(zookeeper, request.timeout) as keeper:
         for member in members(keeper, group):
             yield {"member_id": member}
 
@@ -50,10 +50,10 @@ def check(group: str) -> None:
 
 
 @contextmanager
-def session(request: Request, address: str) -> Iterator[ZooKeeper]:
-    """Open a session for a request. Raises Unanswered, as what is done in it does."""
+def session(address: str, timeout: float) -> Iterator[ZooKeeper]:
+    """Open a session for ``timeout`` seconds. Raises Unanswered, as what is done in it does."""
     try:
-        with connect(address, request.timeout) as keeper:
+        with connect(address, timeout) as keeper:
             yield keeper
     except ZooKeeperError as error:
         raise Unanswered(error.sqlstate, str(error), hint=error.hint) from None

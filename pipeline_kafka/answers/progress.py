@@ -28,7 +28,7 @@ def group_progress(request: Request, group: str, topic: str | None, zookeeper: s
     """
     kafka = Kafka(request)
     here = {(p.topic, p.partition): p.offset for p in groups.committed(kafka, group)}
-    there = _old_offsets(request, group, topic, zookeeper, kafka, bool(here))
+    there = _old_offsets(kafka, group, topic, zookeeper, bool(here))
     places = here.keys() | there.keys()
     low, high = watermarks(kafka, {topic} if topic is not None else {name for name, _ in places})
     for place in sorted(places | low.keys()):
@@ -59,14 +59,14 @@ def _offsets(kafka: Kafka, wanted: list[TopicPartition], spec: OffsetSpec) -> di
 
 
 def _old_offsets(
-    request: Request, group: str, topic: str | None, zookeeper: str | None, kafka: Kafka, found: bool
+    kafka: Kafka, group: str, topic: str | None, zookeeper: str | None, found: bool
 ) -> dict[Place, int | None]:
     """Return ZooKeeper's offsets, where one is named. Raises Unanswered where nobody has the group."""
     if zookeeper is None:
         if not found:
             groups.known(kafka, group)
         return {}
-    with old_groups.session(request, zookeeper) as keeper:
+    with old_groups.session(zookeeper, kafka.left()) as keeper:
         if not found and keeper.children(f"/consumers/{group}") is None:
             groups.known(kafka, group)
         return {(o.topic, o.partition): o.offset for o in old_groups.offsets(keeper, group, topic)}

@@ -14,7 +14,7 @@ COMMENT ON COLUMN pipeline_kafka.zookeeper_copies.zookeeper IS 'Its address, h1:
 COMMENT ON COLUMN pipeline_kafka.zookeeper_copies.group_id IS 'The consumer group they are copied as: /consumers/<group_id>/offsets.';
 COMMENT ON COLUMN pipeline_kafka.zookeeper_copies.copied_at IS 'When all of them were last there.';
 COMMENT ON COLUMN pipeline_kafka.zookeeper_copies.error IS 'Why they are not; NULL where they are.';
-SELECT pg_catalog.pg_extension_config_dump('pipeline_kafka.zookeeper_copies', '');
+-- It is in no dump: a copy of the database must not speak for this one.
 
 CREATE FUNCTION pipeline_kafka.copy_offsets_to_zookeeper(topic text, relation regclass, group_id text,
     zookeeper text DEFAULT NULL, timeout int DEFAULT 10000) RETURNS text

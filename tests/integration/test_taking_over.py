@@ -7,13 +7,15 @@ from typing import Any
 
 import psycopg
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from tests.fix_cluster import Connect, Connection
 from tests.fix_kafka import MakeTopic, link, unique_name
 from tests.integration.flow import Flow
 from tests.integration.groups import commit, member, old_offsets
+from tests.integration.roles import make_role, run
 from tests.testbed.kafka import Kafka
+from tests.testbed.wait import wait_until
 from tests.testbed.zookeeper import ZooKeeper, ZooKeeperBroker
 
 Places = list[tuple[int, int]]
@@ -69,7 +71,7 @@ def test_a_group_stops_and_we_go_on(either: Flow, topic: MakeTopic, group: str, 
     name = filled(either.kafka, topic, 1, 6)
     theirs: Places = []
     with member(either.kafka, group, name) as consumer:
-        consumer.seek(TopicPartition(name, 0, 0))
+        wait_until(lambda: rewound(consumer, TopicPartition(name, 0, 0)), f"{group} reads from the beginning")
         while len(theirs) < 4:
             message = consumer.poll(10)
             assert message is not None
@@ -192,6 +194,33 @@ def test_what_is_not_there_is_named(flow: Flow, topic: MakeTopic, group: str, pl
     assert flow.rows("SELECT * FROM pipeline_kafka.consumers") == []
 
 
+def test_who_may_consume_may_take_over_but_not_name_a_zookeeper(
+    flow: Flow, topic: MakeTopic, group: str, places: list[str], connect: Connect
+) -> None:
+    name, role = filled(flow.kafka, topic, 1, 3), make_role(flow)
+    run(flow, "GRANT INSERT ON t TO {}", role)
+    commit(flow.kafka, group, name, {0: 2})
+    user = connect(user=role)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="may not have the server connect to a ZooKeeper"):
+        flow.begin(name, "t", user, start_offset=None, start_from_group=group, zookeeper="127.0.0.1:22")
+    flow.begin(name, "t", user, start_offset=None, start_from_group=group)
+    flow.read(name)
+    assert landed(flow) == [(0, 2)]
+
+
+def test_the_groups_name_is_kept_for_kafkas_monitors(
+    flow: Flow, topic: MakeTopic, group: str, places: list[str]
+) -> None:
+    name = filled(flow.kafka, topic, 1, 5)
+    commit(flow.kafka, group, name, {0: 3})
+    start(flow, name, group, group_id=group)
+    flow.read(name)
+    assert landed(flow) == [(0, 3), (0, 4)]
+    query = "SELECT committed_offset FROM pipeline_kafka.committed_offsets(%s)"
+    flow.wait(query, 5, "Kafka is told under the group's name", group)
+    assert flow.value("SELECT count(*) FROM pipeline_kafka.group_members(%s)", group) == 1
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -214,3 +243,12 @@ def commit_as(consumer: Any, topic: str, offset: int) -> None:
     assert place.topic == topic
     place.offset = offset
     consumer.commit(offsets=[place], asynchronous=False)
+
+
+def rewound(consumer: Any, place: TopicPartition) -> bool:
+    """Seek, which is refused until fetching has begun."""
+    try:
+        consumer.seek(place)
+    except KafkaException:
+        return False
+    return True
