@@ -3,16 +3,16 @@
 
 CREATE FUNCTION pipeline_kafka.group_coordinator(group_id text, timeout int DEFAULT 10000,
     OUT id int, OUT host text, OUT port int, OUT state text) RETURNS record
-LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT r.* FROM pipeline_kafka.ask('group_coordinator', jsonb_build_object('group', $1), $2) AS a,
+    SELECT r.* FROM pipeline_kafka.ask('group_coordinator', jsonb_build_object('group', coalesce($1, '')), $2) AS a,
                     jsonb_to_record(a) AS r(id int, host text, port int, state text)
 $$;
 COMMENT ON FUNCTION pipeline_kafka.group_coordinator(text, int) IS
     'The broker that coordinates a consumer group, and the group''s state in Kafka''s words: Stable, PreparingRebalance, '
     'CompletingRebalance, Empty (no member), Dead (no such group), Unknown (members of the newer protocol move partitions). '
     'A coordinator that moves, loads or is not there is asked again within timeout (ms). Errors: 57P03 where it is not there by '
-    'then, 42501 where ACLs forbid it, and those of ask().';
+    'then, 42501 where ACLs forbid it, 22023 where the group is NULL or empty, and those of ask().';
 
 CREATE FUNCTION pipeline_kafka.groups(timeout int DEFAULT 10000,
     OUT group_id text, OUT state text, OUT type text) RETURNS SETOF record
@@ -26,9 +26,9 @@ COMMENT ON FUNCTION pipeline_kafka.groups(int) IS
 
 CREATE FUNCTION pipeline_kafka.group_members(group_id text, timeout int DEFAULT 10000,
     OUT member_id text, OUT instance_id text, OUT client_id text, OUT host text, OUT assigned jsonb) RETURNS SETOF record
-LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT r.* FROM pipeline_kafka.ask('group_members', jsonb_build_object('group', $1), $2) AS a,
+    SELECT r.* FROM pipeline_kafka.ask('group_members', jsonb_build_object('group', coalesce($1, '')), $2) AS a,
                     jsonb_to_record(a) AS r(member_id text, instance_id text, client_id text, host text, assigned jsonb)
 $$;
 COMMENT ON FUNCTION pipeline_kafka.group_members(text, int) IS
@@ -45,8 +45,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION pipeline_kafka.committed_offsets(text, text, int) IS
     'The offsets that a consumer group has committed to Kafka, in all topics or in one: the next offset that it reads. Partitions '
-    'without one have no row. timeout: ms. Errors: 42704 where Kafka has no such group, 22023 where it is NULL or empty, and as '
-    'group_coordinator().';
+    'without one have no row. timeout: ms. Errors: 42704 where Kafka has no such group, and as group_coordinator().';
 
 CREATE FUNCTION pipeline_kafka.zookeeper_named(address text) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
