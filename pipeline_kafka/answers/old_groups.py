@@ -45,7 +45,7 @@ def zookeeper_members(request: Request, group: str, zookeeper: str) -> Iterator[
 
 def check(group: str) -> None:
     """Raise Unanswered where no group of ZooKeeper's can have this name."""
-    if not group or "/" in group:
+    if not _is_node(group):
         raise Unanswered("22023", f'"{group}" is no name of a consumer group in ZooKeeper')
 
 
@@ -70,8 +70,8 @@ def absent(group: str, keeper: ZooKeeper) -> Unanswered:
 def offsets(keeper: ZooKeeper, group: str, topic: str | None = None) -> Iterator[OldOffset]:
     """Yield where a group stands, in one topic or all. Raises Unanswered where a node is no offset."""
     above = f"/consumers/{group}/offsets"
-    topics = [topic] if topic is not None else keeper.children(above) or []
-    for name in topics:
+    topics = keeper.children(above) or [] if topic is None else [topic]
+    for name in filter(_is_node, topics):
         for partition in sorted(keeper.children(f"{above}/{name}") or [], key=_number):
             path = f"{above}/{name}/{partition}"
             node = keeper.get(path)
@@ -83,6 +83,10 @@ def offsets(keeper: ZooKeeper, group: str, topic: str | None = None) -> Iterator
 def members(keeper: ZooKeeper, group: str) -> list[str]:
     """Return the ids of the consumers that are in a group now: their nodes go with their sessions."""
     return keeper.children(f"/consumers/{group}/ids") or []
+
+
+def _is_node(name: str) -> bool:
+    return name not in ("", ".", "..") and "/" not in name
 
 
 def _number(name: str) -> tuple[int, str]:

@@ -66,6 +66,7 @@ def _old_offsets(
         if not found:
             groups.known(kafka, group)
         return {}
+    old_groups.check(group)
     with old_groups.session(zookeeper, kafka.left()) as keeper:
         if not found and keeper.children(f"/consumers/{group}") is None:
             groups.known(kafka, group)

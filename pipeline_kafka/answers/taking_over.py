@@ -33,6 +33,7 @@ def group_start(
     members = [f"{member.client_id} at {member.host.removeprefix('/')}" for member in found.members]
     old: dict[Place, int | None] = {}
     if zookeeper is not None:
+        old_groups.check(group)
         with old_groups.session(zookeeper, kafka.left()) as keeper:
             if source == "zookeeper" and keeper.children(f"/consumers/{group}") is None:
                 raise old_groups.absent(group, keeper)

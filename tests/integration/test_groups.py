@@ -157,6 +157,7 @@ def test_offsets_in_zookeeper(admin: Connection, zookeeper: ZooKeeper, keeper: s
     assert rows(admin, f"{query}(%s, zookeeper => %s)", group, keeper) == everything
     assert rows(admin, f"{query}(%s, 'u', %s)", group, keeper) == everything[3:]
     assert rows(admin, f"{query}(%s, 'v', %s)", group, keeper) == []
+    assert rows(admin, f"{query}(%s, '..', %s)", group, keeper) == []
     recent = "SELECT bool_and(written_at > now() - interval '1 h') FROM pipeline_kafka.zookeeper_offsets(%s, 't', %s)"
     assert rows(admin, recent, group, keeper) == [(True,)]
 
@@ -190,6 +191,18 @@ def test_a_node_that_is_no_offset_is_named(admin: Connection, zookeeper: ZooKeep
 def test_an_address_is_checked(admin: Connection, address: str) -> None:
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="is no address of a ZooKeeper"):
         rows(admin, "SELECT * FROM pipeline_kafka.zookeeper_offsets('g', 't', %s)", address)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", ".."])
+def test_a_name_that_no_node_can_have_is_refused(admin: Connection, keeper: str, name: str) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="is no name of a consumer group in ZooKeeper"):
+        rows(admin, "SELECT * FROM pipeline_kafka.zookeeper_offsets(%s, NULL, %s)", name, keeper)
+
+
+def test_a_host_that_is_not_known_is_said(admin: Connection) -> None:
+    address = "no-such-host.invalid:2181"
+    with pytest.raises(psycopg.errors.ConnectionFailure, match=f"{address} did not answer .*[Rr]esolve"):
+        rows(admin, "SELECT * FROM pipeline_kafka.zookeeper_offsets('g', NULL, %s, 2000)", address)
 
 
 def test_a_zookeeper_must_be_named(admin: Connection) -> None:
