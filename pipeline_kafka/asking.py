@@ -30,13 +30,13 @@ AGAIN_FOR = 0.5  # seconds that must be left for that
 _MOST = 1 << 16  # bytes read at a time
 
 
-def ask(plpy: Any, question: str, arguments: str, timeout: int) -> Iterator[str]:
-    """Yield the rows of an answer. ``arguments`` is a JSON object, ``timeout`` in milliseconds.
+def ask(plpy: Any, question: str, arguments: str, timeout: int) -> list[str]:
+    """Return the rows of an answer. ``arguments`` is a JSON object, ``timeout`` in milliseconds.
 
-    Raises plpy.Error with the SQLSTATE, detail and hint of what went wrong.
+    Raises plpy.Error with the SQLSTATE, detail and hint of what went wrong. A list, since PL/Python
+    makes "error fetching next item from iterator" of what an iterator raises.
     """
-    for frame in frames(plpy, question, msgspec.json.decode(arguments), timeout):
-        yield frame.data.decode()
+    return [frame.data.decode() for frame in frames(plpy, question, msgspec.json.decode(arguments), timeout)]
 
 
 def frames(plpy: Any, question: str, arguments: dict[str, Any], timeout: int) -> Iterator[Frame]:

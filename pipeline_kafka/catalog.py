@@ -18,7 +18,7 @@ from .model import Column, Consumer, Key, KeyColumn, Relation
 Read = Callable[[str, dict[str, Any]], list[dict[str, Any]]]
 
 _CONSUMERS = """
-SELECT c.id, c.topic, c.relation::oid::int8 AS relation,
+SELECT c.id, c.topic, c.exclude, c.relation::oid::int8 AS relation,
        coalesce(format('%%s.%%s', quote_ident(n.nspname), quote_ident(r.relname)), c.relation::text) AS name,
        c.owner::text AS owner,
        CASE WHEN a.rolsuper OR a.rolname = current_user THEN NULL ELSE c.owner::oid::int8 END AS switch_to,
@@ -29,7 +29,9 @@ SELECT c.id, c.topic, c.relation::oid::int8 AS relation,
                  ORDER BY s.setrole = 0, s.setdatabase = 0 LIMIT 1), '"$user", public') AS search_path,
        coalesce(c.group_id, %(default_group)s) AS group_id,
        c.format, c.delimiter, c.quote, c.escape, c.null_string, c.header, c.unknown_fields, c.batchsize, c.maxbytes,
-       c.timeout, c.start_offset, c.started, c.on_error, c.on_null, c.on_conflict, c.conflict_key, c.max_dead_letters,
+       c.timeout, c.start_offset,
+       ceil(extract(epoch FROM c.start_timestamp) * 1000)::int8 AS start_timestamp, c.start_last, c.started,
+       c.on_error, c.on_null, c.on_conflict, c.conflict_key, c.max_dead_letters,
        c.on_offset_lost, c.xmin::text AS version
 FROM pipeline_kafka.consumers c
 LEFT JOIN pg_class r ON r.oid = c.relation

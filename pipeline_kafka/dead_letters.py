@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import psycopg
 
-from .message import headers_json, when
+from .message import headers_json, timestamp_type, when
 from .model import Consumer, Relation
 from .why import Bad, Why
 
@@ -22,16 +22,17 @@ _EXPIRED_AT_ONCE = 10_000  # letters: what takes less than a second
 # A consumer that was sent back reads a bad message again: it stays one dead letter, tried once more.
 _INSERT = """
 INSERT INTO pipeline_kafka.dead_letters AS d
-    (consumer_id, topic, partition, kafka_offset, key, value, headers, kafka_timestamp, sqlstate, error, detail, hint,
-     context, column_name)
-SELECT %s, topic, partition, kafka_offset, key, value, headers::jsonb, kafka_timestamp, sqlstate, error, detail, hint,
-       context, column_name
+    (consumer_id, topic, partition, kafka_offset, key, value, headers, kafka_timestamp, timestamp_type, sqlstate, error,
+     detail, hint, context, column_name)
+SELECT %s, topic, partition, kafka_offset, key, value, headers::jsonb, kafka_timestamp, timestamp_type, sqlstate, error,
+       detail, hint, context, column_name
 FROM unnest(%s::text[], %s::int[], %s::int8[], %b::bytea[], %b::bytea[], %s::text[], %s::timestamptz[], %s::text[],
-            %s::text[], %s::text[], %s::text[], %s::text[], %s::text[])
-         AS n(topic, partition, kafka_offset, key, value, headers, kafka_timestamp, sqlstate, error, detail, hint,
-              context, column_name)
+            %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[])
+         AS n(topic, partition, kafka_offset, key, value, headers, kafka_timestamp, timestamp_type, sqlstate, error,
+              detail, hint, context, column_name)
 ON CONFLICT (consumer_id, topic, partition, kafka_offset) DO UPDATE
 SET key = EXCLUDED.key, value = EXCLUDED.value, headers = EXCLUDED.headers, kafka_timestamp = EXCLUDED.kafka_timestamp,
+    timestamp_type = EXCLUDED.timestamp_type,
     sqlstate = EXCLUDED.sqlstate, error = EXCLUDED.error, detail = EXCLUDED.detail, hint = EXCLUDED.hint,
     context = EXCLUDED.context, column_name = EXCLUDED.column_name, tries = d.tries + 1, tried_at = EXCLUDED.tried_at
 """
@@ -117,6 +118,7 @@ def _row(message: Any, why: Why, column: str | None) -> tuple[Any, ...]:
         message.value(),
         headers_json(message),
         when(message),
+        timestamp_type(message),
         why.sqlstate,
         *map(readable, (why.error, why.detail, why.hint, why.context)),
         column,

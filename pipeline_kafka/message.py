@@ -10,18 +10,29 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NOT_AVAILABLE, Message
+
+TYPES = {TIMESTAMP_CREATE_TIME: "create", TIMESTAMP_LOG_APPEND_TIME: "append"}
 
 
 def when(message: Message) -> datetime | None:
     """Return a message's timestamp; None where its topic keeps none, or it is no date (any int64 may be sent)."""
     kind, milliseconds = message.timestamp()
-    if kind == TIMESTAMP_NOT_AVAILABLE:
-        return None
+    return None if kind == TIMESTAMP_NOT_AVAILABLE else moment(milliseconds)
+
+
+def moment(milliseconds: int) -> datetime | None:
+    """Return the time so many milliseconds after 1970; None where that is no date."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC)
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def timestamp_type(message: Message) -> str | None:
+    """Return who set a message's timestamp: 'create' its producer, 'append' the broker; None where there is none."""
+    kind, milliseconds = message.timestamp()
+    return None if milliseconds == -1 else TYPES.get(kind)
 
 
 def headers_json(message: Message) -> str | None:

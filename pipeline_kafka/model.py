@@ -5,6 +5,7 @@ In: nothing. Out: frozen descriptions of consume actions and relations, as the c
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -76,6 +77,19 @@ class Relation:
     keys: tuple[Key, ...] = ()
 
 
+def matches(wanted: str, exclude: str | None, topic: str) -> bool:
+    """Tell whether a consumer of the topic or pattern ``wanted`` reads this topic.
+
+    A pattern does not take what ``exclude``, a pattern too, takes out; nor topics of Kafka's own, which begin with __,
+    unless it begins so itself.
+    """
+    if not wanted.startswith("^"):
+        return wanted == topic
+    if topic.startswith("__") and not wanted.startswith("^__"):
+        return False
+    return re.search(wanted, topic) is not None and (exclude is None or re.search(exclude, topic) is None)
+
+
 @dataclass(frozen=True, slots=True)
 class Consumer:
     """One (topic, relation) consume action: a row of pipeline_kafka.consumers.
@@ -83,12 +97,14 @@ class Consumer:
     ``owner`` is the role rows are written as; ``switch_to`` its oid where begin_as() must be used,
     None where the owner is a superuser or the worker's own login role. ``search_path`` is the
     owner's own setting, for triggers on the relation. ``timeout`` is in milliseconds,
-    ``maxbytes`` in bytes of message values. ``version`` changes whenever consume_begin() is called for it,
-    which lets a failing consumer be tried at once.
+    ``start_timestamp`` in milliseconds since 1970, ``maxbytes`` in bytes of message values.
+    ``version`` changes whenever consume_begin() or seek() is called for it: the worker reads its offsets again then,
+    and tries it at once if it was failing.
     """
 
     id: int
     topic: str
+    exclude: str | None
     relation: int
     name: str
     owner: str
@@ -106,6 +122,8 @@ class Consumer:
     maxbytes: int
     timeout: int
     start_offset: int | None
+    start_timestamp: int | None
+    start_last: int | None
     started: bool
     on_error: str
     on_null: str
@@ -115,10 +133,9 @@ class Consumer:
     on_offset_lost: str
     version: str = ""
 
-    @property
-    def is_pattern(self) -> bool:
-        """A topic that begins with ^ is a regular expression over topic names (librdkafka's rule)."""
-        return self.topic.startswith("^")
+    def reads(self, topic: str) -> bool:
+        """Tell whether it reads this topic: by name, or by its pattern."""
+        return matches(self.topic, self.exclude, topic)
 
     def __str__(self) -> str:
         return f"{self.topic} -> {self.name}"

@@ -57,10 +57,10 @@ class Pipeline:
         self._failed: set[int] = set()  # consumers' ids, since the partitions were last aligned
         self._connection = connect(place.dsn, f"pipeline_kafka loader {place.instance}")
         self._loading = Loading(Loader(self._connection))
-        self._admin = kafka.admin_client(snapshot.brokers, snapshot.properties, self._on_kafka_error)
-        settings = kafka.consumer_settings(
-            snapshot.brokers, snapshot.properties, place.group, place.member, self._on_kafka_error
-        )
+        cluster = snapshot.brokers, snapshot.properties
+        self._admin = kafka.admin_client(*cluster, self._on_kafka_error)
+        self._watch = starts.TopicWatch(self._admin)
+        settings = kafka.consumer_settings(*cluster, place.group, place.member, self._on_kafka_error)
         coverage = Coverage(Group(self._admin, place.group, place.member).fits)
         self._reader = Reader(settings, self._on_assign, self._on_revoke, coverage)
 
@@ -69,16 +69,19 @@ class Pipeline:
 
         Raises psycopg.Error or KafkaException where a side is out of reach: close the pipeline then, make a new one.
         """
-        if snapshot is not self.snapshot:
-            self._take_up(snapshot)
-        if self._routes.wake():
-            self._align()
-        batch = self._take()
-        self.progress.last_poll = time.time()
-        self._tell()
+        batch = Batch()
         try:
+            if snapshot is not self.snapshot:
+                self._take_up(snapshot)
+            if self._watch.others(self._routes):
+                self._stand_again()
+            if self._routes.wake():
+                self._align()
+            batch = self._take()
+            self.progress.last_poll = time.time()
+            self._tell()
             self._hand_over(batch)
-        except PositionLost as error:
+        except PositionLost as error:  # by seek(), or by another worker
             logger.info("offsets are read again: %s", error)
             self._stand_again()
         if batch.lost:
@@ -199,9 +202,8 @@ class Pipeline:
         self._align()
 
     def _note(self, consumer: Consumer, sqlstate: str, error: str, moves: Mapping[TopicPartition, Move]) -> None:
-        failures = self._routes.failures(consumer) + 1
         with self._connection.cursor() as cursor:
-            wait = consumer_state.note(cursor, consumer, sqlstate, error, failures)
+            wait = consumer_state.note(cursor, consumer, sqlstate, error, self._routes.failures(consumer) + 1)
         self._take_note(consumer, Failure(wait), moves)
 
     # Loading ------------------------------------------------------------------------------------------------
@@ -244,8 +246,7 @@ class Pipeline:
 
     def follow(self, keys: Iterable[TopicPartition]) -> None:
         """In a lane: read those of these partitions that its consumer reads."""
-        mine = [key for key in keys if self._routes.of_topic(key.topic)]
-        self._reader.follow(mine)
+        self._reader.follow([key for key in keys if self._routes.of_topic(key.topic)])
 
     # Where to read ------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from base64 import b64decode
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
-from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Message
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NOT_AVAILABLE, Message
 
 from . import catalog
 from .dead_letters import column_names, readable
@@ -34,7 +34,7 @@ LIMIT %(max)s::int8
 """
 # A letter that another session is trying, fixing or discarding is passed over.
 _TAKE = """
-SELECT id, consumer_id, topic, partition, kafka_offset, key, value, headers,
+SELECT id, consumer_id, topic, partition, kafka_offset, key, value, headers, timestamp_type,
        (extract(epoch FROM kafka_timestamp) * 1000)::int8 AS milliseconds
 FROM pipeline_kafka.dead_letters WHERE id = %s::int8 FOR UPDATE SKIP LOCKED
 """
@@ -97,7 +97,10 @@ class Letter:
     def timestamp(self) -> tuple[int, int]:
         """Return the kind of the timestamp and its milliseconds. Those that are no dates were not kept."""
         milliseconds = self._row["milliseconds"]
-        return (TIMESTAMP_NOT_AVAILABLE, -1) if milliseconds is None else (TIMESTAMP_CREATE_TIME, milliseconds)
+        if milliseconds is None:
+            return TIMESTAMP_NOT_AVAILABLE, -1
+        kind = TIMESTAMP_LOG_APPEND_TIME if self._row["timestamp_type"] == "append" else TIMESTAMP_CREATE_TIME
+        return kind, milliseconds
 
 
 def retry(

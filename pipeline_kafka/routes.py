@@ -7,7 +7,6 @@ each partition must be read from next.
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -50,6 +49,7 @@ class Routes:
     def __init__(self) -> None:
         self.consumers: dict[int, Consumer] = {}
         self.standing: Standing = {}
+        self.topic_ids: dict[str, str] = {}  # of the topics that ``standing`` counts in
         self.apart: dict[int, bool] = {}  # consumers' ids read in lanes of their own -> for good, being slow
         self._rests: dict[int, Rest] = {}
         self._by_topic: dict[str, list[Consumer]] = {}
@@ -64,7 +64,7 @@ class Routes:
     def of_topic(self, topic: str) -> list[Consumer]:
         """Return the consumers that a topic's messages go to."""
         if topic not in self._by_topic:
-            self._by_topic[topic] = [c for c in self.consumers.values() if reads(c, topic)]
+            self._by_topic[topic] = [c for c in self.consumers.values() if c.reads(topic)]
         return self._by_topic[topic]
 
     def subscription(self) -> set[str]:
@@ -197,8 +197,3 @@ def _from(start: int, messages: list[Message]) -> list[Message]:
     if not messages or (messages[0].offset() or 0) >= start:
         return messages
     return [message for message in messages if (message.offset() or 0) >= start]
-
-
-def reads(consumer: Consumer, topic: str) -> bool:
-    """Tell whether a consumer reads this topic: by name, or by its pattern."""
-    return re.search(consumer.topic, topic) is not None if consumer.is_pattern else consumer.topic == topic

@@ -5,7 +5,9 @@ In: what Kafka says of its partitions. Out: rows of pipeline_kafka.offsets, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 import psycopg
@@ -13,14 +15,16 @@ from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._topic import TopicDescription
 
 from . import consumer_state, offsets
 from .log import logger
 from .model import Consumer, TopicPartition
-from .routes import Routes, reads
+from .routes import Routes
 
-BEGINNING, END = -2, -1  # start_offset's two names, as in pipeline_kafka 1.0
+BEGINNING = -2  # start_offset's name for it, as in pipeline_kafka 1.0; -1 and NULL are the end
 KAFKA_WAIT = 10.0  # seconds Kafka may take to answer
+WATCH_EVERY = 5.0  # seconds between looks whether topics are still the same
 
 Connection = psycopg.Connection[Any]
 
@@ -35,9 +39,9 @@ def begin(connection: Connection, admin: AdminClient, consumers: Iterable[Consum
         return
     topics = admin.list_topics(timeout=KAFKA_WAIT).topics
     for consumer in new:
-        names = [name for name, topic in topics.items() if reads(consumer, name) and topic.error is None]
+        names = [name for name, topic in topics.items() if consumer.reads(name) and topic.error is None]
         keys = [TopicPartition(name, number) for name in names for number in topics[name].partitions]
-        offsets.begin(connection, consumer, resolve(admin, keys, consumer.start_offset))
+        offsets.begin(connection, consumer, resolve(admin, keys, consumer))
 
 
 def stand(connection: Connection, admin: AdminClient, routes: Routes, keys: list[TopicPartition]) -> list[Consumer]:
@@ -50,6 +54,7 @@ def stand(connection: Connection, admin: AdminClient, routes: Routes, keys: list
         return []
     routes.forget(keys)
     ids = topic_ids(admin, {key.topic for key in keys})
+    routes.topic_ids.update(ids)
     standing = offsets.read(connection, routes.consumers, keys)
     missing = [(c, key) for key in keys for c in routes.of_topic(key.topic) if (c.id, key) not in standing]
     if missing:
@@ -100,14 +105,17 @@ def _lose(
 
 
 def _stop(connection: Connection, consumer: Consumer, why: str) -> None:
-    hint = "consume_begin() with a start_offset goes on from there"
+    hint = "consume_begin() with a start_offset goes on from there, as it does after seek()"
     with connection.cursor() as cursor:
         consumer_state.stop(cursor, consumer, "22003", f"{why}; {hint}")
 
 
 def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
     """Return the id of each topic: another one under the same name has another. Unknown ones are left out."""
-    futures = admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=KAFKA_WAIT)
+    return _ids(admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=KAFKA_WAIT))
+
+
+def _ids(futures: Mapping[str, Future[TopicDescription]]) -> dict[str, str]:
     ids = {}
     for name, future in futures.items():
         try:
@@ -117,17 +125,56 @@ def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
     return ids
 
 
-def resolve(admin: AdminClient, keys: list[TopicPartition], wanted: int | None) -> dict[TopicPartition, int]:
-    """Return the offset that ``wanted`` (BEGINNING, END, None for END, or an offset) stands for in each partition.
+class TopicWatch:
+    """Notices that a topic was deleted and made again while it is read, without waiting for Kafka's answers.
 
-    An offset outside a partition's watermarks is taken as the nearer of them. Raises KafkaException.
+    librdkafka goes on in the new topic as if it were the old one.
     """
+
+    def __init__(self, admin: AdminClient) -> None:
+        self._admin = admin
+        self._ask_at = 0.0
+        self._futures: Mapping[str, Future[TopicDescription]] = {}
+
+    def others(self, routes: Routes) -> set[str]:
+        """Return, now and then, the topics that are others than those of that name that the routes have stood in."""
+        if self._futures and all(future.done() for future in self._futures.values()):
+            futures, self._futures = self._futures, {}
+            there = {name: id for name, id in _ids(futures).items() if routes.topic_ids.get(name, id) != id}
+            routes.topic_ids.update(there)
+            return set(there)
+        if not self._futures and time.monotonic() >= self._ask_at:
+            self._ask_at = time.monotonic() + WATCH_EVERY
+            if names := [name for name in sorted(routes.topic_ids) if routes.of_topic(name)]:
+                self._futures = self._admin.describe_topics(TopicCollection(names), request_timeout=KAFKA_WAIT)
+        return set()
+
+
+def resolve(admin: AdminClient, keys: list[TopicPartition], consumer: Consumer) -> dict[TopicPartition, int]:
+    """Return the offset that a consumer's start stands for in each partition. Raises KafkaException.
+
+    That is start_offset, the first message of start_timestamp or later, or start_last offsets before the end. What lies
+    outside a partition's watermarks is taken as the nearer of them, and a time after its last message as its end.
+    """
+    wanted = consumer.start_offset
     if wanted == BEGINNING:
         return earliest(admin, keys)
-    if wanted is None or wanted == END:
-        return latest(admin, keys)
     low, high = earliest(admin, keys), latest(admin, keys)
-    return {key: max(low[key], min(wanted, high[key])) for key in keys}
+    if consumer.start_timestamp is not None:
+        found = at(admin, keys, consumer.start_timestamp)
+    elif consumer.start_last is not None:
+        found = {key: high[key] - consumer.start_last for key in keys}
+    elif wanted is None or wanted < 0:
+        found = high
+    else:
+        found = dict.fromkeys(keys, wanted)
+    return {key: max(low[key], min(found.get(key, high[key]), high[key])) for key in keys}
+
+
+def at(admin: AdminClient, keys: list[TopicPartition], milliseconds: int) -> dict[TopicPartition, int]:
+    """Return the offset of each partition's first message of this time (since 1970) or later; left out if none."""
+    found = _list_offsets(admin, keys, OffsetSpec.for_timestamp(max(0, milliseconds)))
+    return {key: offset for key, offset in found.items() if offset >= 0}
 
 
 def earliest(admin: AdminClient, keys: list[TopicPartition]) -> dict[TopicPartition, int]:

@@ -10,6 +10,7 @@ from pipeline_kafka.model import Column, Consumer, Relation
 _DEFAULTS = Consumer(
     id=1,
     topic="events",
+    exclude=None,
     relation=1,
     name="t",
     owner="postgres",
@@ -27,6 +28,8 @@ _DEFAULTS = Consumer(
     maxbytes=32_000_000,
     timeout=250,
     start_offset=None,
+    start_timestamp=None,
+    start_last=None,
     started=True,
     on_error="dead_letter",
     on_null="skip",

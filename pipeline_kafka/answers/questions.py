@@ -10,6 +10,8 @@ from typing import Any
 
 from .groups import committed_offsets, group_coordinator, group_members, groups
 from .old_groups import zookeeper_members, zookeeper_offsets
+from .peek import peek
+from .positions import offsets_for_times, positions
 from .progress import group_progress
 from .properties import refuse_property
 from .taking_over import group_start
@@ -18,6 +20,9 @@ from .topics import topic_partitions, topic_watermarks, topics
 QUESTIONS: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
     function.__name__: function
     for function in (
+        offsets_for_times,
+        peek,
+        positions,
         refuse_property,
         topics,
         topic_partitions,

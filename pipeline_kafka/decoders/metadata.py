@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from ..message import headers_json
+from ..message import headers_json, timestamp_type
 from ..model import Column, Relation
 from .names import family
 from .payload import METADATA, Misfit, Refused, Reject, insertable
@@ -38,6 +38,7 @@ _USABLE = {
     "kafka_partition": _NUMBERS | _TEXTS,
     "kafka_offset": _NUMBERS | _TEXTS,
     "kafka_timestamp": _TIMES | _NUMBERS | _TEXTS,
+    "kafka_timestamp_type": _TEXTS,
     "kafka_key": _BYTES | _TEXTS | _JSONS | _NUMBERS | _UUIDS,
     "kafka_headers": _JSONS | _TEXTS,
 }
@@ -102,6 +103,7 @@ def _reader(name: str, type: str) -> Read:
         "kafka_topic": lambda message: message.topic(),
         "kafka_partition": lambda message: str(message.partition()),
         "kafka_offset": lambda message: str(message.offset()),
+        "kafka_timestamp_type": timestamp_type,
         "kafka_headers": headers_json,
     }[name]
 

@@ -13,7 +13,15 @@ from confluent_kafka import Message
 
 from ..model import Column, Relation
 
-METADATA = ("kafka_topic", "kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_key", "kafka_headers")
+METADATA = (
+    "kafka_topic",
+    "kafka_partition",
+    "kafka_offset",
+    "kafka_timestamp",
+    "kafka_timestamp_type",
+    "kafka_key",
+    "kafka_headers",
+)
 
 
 class Misfit(ValueError):

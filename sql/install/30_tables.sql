@@ -17,6 +17,7 @@ CREATE TABLE pipeline_kafka.consumers (
     id             int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     topic          text NOT NULL
         CONSTRAINT topic_name_or_pattern CHECK (topic ~ '^([A-Za-z0-9._-]{1,249}|\^.+)$' AND topic NOT IN ('.', '..')),
+    exclude        text CONSTRAINT exclude_from_a_pattern CHECK (exclude IS NULL OR topic ^@ '^'),
     relation       regclass NOT NULL,
     owner          regrole NOT NULL,
     group_id       text CONSTRAINT group_id_not_empty CHECK (group_id <> ''),
@@ -32,6 +33,8 @@ CREATE TABLE pipeline_kafka.consumers (
     parallelism    int NOT NULL CONSTRAINT parallelism_in_range CHECK (parallelism BETWEEN 1 AND 1024),
     timeout        int NOT NULL CONSTRAINT timeout_in_range CHECK (timeout BETWEEN 0 AND 60000),
     start_offset   bigint CONSTRAINT start_offset_in_range CHECK (start_offset >= -2),
+    start_timestamp timestamptz CONSTRAINT start_timestamp_finite CHECK (isfinite(start_timestamp)),
+    start_last     bigint CONSTRAINT start_last_positive CHECK (start_last > 0),
     started        boolean NOT NULL DEFAULT false,
     on_error       text NOT NULL CONSTRAINT known_on_error CHECK (on_error IN ('dead_letter', 'stop', 'skip')),
     on_null        text NOT NULL DEFAULT 'skip' CONSTRAINT known_on_null CHECK (on_null IN ('skip', 'dead_letter', 'delete')),
@@ -40,10 +43,12 @@ CREATE TABLE pipeline_kafka.consumers (
     max_dead_letters bigint CONSTRAINT max_dead_letters_positive CHECK (max_dead_letters > 0),
     on_offset_lost text NOT NULL CONSTRAINT known_on_offset_lost CHECK (on_offset_lost IN ('stop', 'earliest', 'latest')),
     enabled        boolean NOT NULL DEFAULT true,
+    CONSTRAINT one_start CHECK (num_nonnulls(start_offset, start_timestamp, start_last) <= 1),
     UNIQUE (topic, relation)
 );
 COMMENT ON TABLE pipeline_kafka.consumers IS 'One row a consume action. Written by consume_begin() and consume_end().';
 COMMENT ON COLUMN pipeline_kafka.consumers.topic IS 'A topic''s name, or a regular expression over names that begins with ^.';
+COMMENT ON COLUMN pipeline_kafka.consumers.exclude IS 'Topics that a pattern does not take, as a regular expression.';
 COMMENT ON COLUMN pipeline_kafka.consumers.owner IS 'Rows are written with this role''s privileges and row security.';
 COMMENT ON COLUMN pipeline_kafka.consumers.group_id IS 'NULL: pipeline_kafka-<system identifier>-<database>.';
 COMMENT ON COLUMN pipeline_kafka.consumers.null_string IS 'COPY''s NULL option for text and csv; NULL: COPY''s default.';
@@ -56,6 +61,8 @@ COMMENT ON COLUMN pipeline_kafka.consumers.conflict_key IS 'The constraint whose
 COMMENT ON COLUMN pipeline_kafka.consumers.max_dead_letters IS 'The consumer stops when so many of its messages are in dead_letters; NULL: no limit.';
 COMMENT ON COLUMN pipeline_kafka.consumers.timeout IS 'Milliseconds a message may wait for others while a batch is being loaded.';
 COMMENT ON COLUMN pipeline_kafka.consumers.start_offset IS '-2 beginning, -1 end, else that offset in each partition; NULL the end.';
+COMMENT ON COLUMN pipeline_kafka.consumers.start_timestamp IS 'In place of start_offset: the first message of this time or later.';
+COMMENT ON COLUMN pipeline_kafka.consumers.start_last IS 'In place of start_offset: so many offsets before the end of each partition.';
 COMMENT ON COLUMN pipeline_kafka.consumers.started IS
     'True once start_offset was resolved into offsets; a partition without a row there is new and starts at its beginning.';
 COMMENT ON COLUMN pipeline_kafka.consumers.enabled IS 'False after consume_end(), or where consumer_state says why it stopped.';
@@ -97,6 +104,7 @@ CREATE TABLE pipeline_kafka.dead_letters (
     value           bytea,
     headers         jsonb,
     kafka_timestamp timestamptz,
+    timestamp_type  text CONSTRAINT known_timestamp_type CHECK (timestamp_type IN ('create', 'append')),
     sqlstate        text NOT NULL,
     error           text NOT NULL,
     detail          text,
@@ -113,6 +121,7 @@ COMMENT ON TABLE pipeline_kafka.dead_letters IS
     'Messages set aside, whole, each with the SQLSTATE and error that its relation answered.';
 COMMENT ON COLUMN pipeline_kafka.dead_letters.headers IS
     'An array of {"name", "value"} in Kafka''s order; "base64" in place of "value" where it is not UTF-8.';
+COMMENT ON COLUMN pipeline_kafka.dead_letters.timestamp_type IS 'Who set kafka_timestamp: create, its producer; append, the broker.';
 COMMENT ON COLUMN pipeline_kafka.dead_letters.error IS 'What the relation, or the decoder, answered at the last try.';
 COMMENT ON COLUMN pipeline_kafka.dead_letters.context IS 'Where in the user''s code it happened, such as the line of a trigger.';
 COMMENT ON COLUMN pipeline_kafka.dead_letters.column_name IS 'The column that the error is about, or those of the constraint; NULL: unknown.';

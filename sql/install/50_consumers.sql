@@ -60,12 +60,20 @@ CREATE FUNCTION pipeline_kafka.check_pattern(pattern text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    PERFORM '' ~ pattern;
-EXCEPTION WHEN invalid_regular_expression THEN
-    RAISE EXCEPTION 'topic pattern "%" is no regular expression: %', pattern, SQLERRM
-        USING ERRCODE = 'invalid_regular_expression', HINT = 'It is an extended one, such as ^events_.*';
+    BEGIN
+        PERFORM '' ~ pattern;
+    EXCEPTION WHEN invalid_regular_expression THEN
+        RAISE EXCEPTION 'topic pattern "%" is no regular expression: %', pattern, SQLERRM
+            USING ERRCODE = 'invalid_regular_expression', HINT = 'It is an extended one, such as ^events_.*';
+    END;
+    IF pattern ~ '\\[[:alnum:]]|\(\?|[*+?}]\?|\[[:.=]' THEN  -- PostgreSQL, librdkafka and Python would not agree on these
+        RAISE EXCEPTION 'topic pattern "%" is more than a plain extended regular expression', pattern
+            USING ERRCODE = 'invalid_regular_expression',
+                HINT = 'Write [0-9] for \d, and exclude => ''…'' for (?!…); \ is for characters such as the dot.';
+    END IF;
 END $$;
-COMMENT ON FUNCTION pipeline_kafka.check_pattern(text) IS 'Errors: 2201B where a topic pattern is no regular expression.';
+COMMENT ON FUNCTION pipeline_kafka.check_pattern(text) IS
+    'Errors: 2201B where a topic pattern is no extended regular expression of POSIX, as librdkafka knows them.';
 
 CREATE FUNCTION pipeline_kafka.check_character(name text, value text, format text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -93,7 +101,12 @@ BEGIN
             pipeline_kafka.check_range('maxbytes', wanted.maxbytes, 1, 2147483647),
             pipeline_kafka.check_range('parallelism', wanted.parallelism, 1, 1024),
             pipeline_kafka.check_range('timeout', wanted.timeout, 0, 60000),
-            pipeline_kafka.check_range('start_offset', coalesce(wanted.start_offset, 0), -2, 9223372036854775807);
+            pipeline_kafka.check_range('start_offset', coalesce(wanted.start_offset, 0), -2, 9223372036854775807),
+            pipeline_kafka.check_range('start_last_messages', coalesce(wanted.start_last, 1), 1, 9223372036854775807);
+    IF NOT isfinite(wanted.start_timestamp) THEN
+        RAISE EXCEPTION 'start_timestamp is %', wanted.start_timestamp USING ERRCODE = 'invalid_parameter_value',
+            HINT = 'start_offset => -2 is the beginning, -1 the end.';
+    END IF;
     PERFORM pipeline_kafka.check_choice('format', wanted.format, '{text,csv,json,raw}'),
             pipeline_kafka.check_choice('on_error', wanted.on_error, '{dead_letter,stop,skip}'),
             pipeline_kafka.check_choice('on_null', wanted.on_null, '{skip,dead_letter,delete}'),
@@ -132,7 +145,10 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave them out.';
     END IF;
     IF wanted.topic ^@ '^' THEN
-        PERFORM pipeline_kafka.check_pattern(wanted.topic);
+        PERFORM pipeline_kafka.check_pattern(wanted.topic), pipeline_kafka.check_pattern(wanted.exclude);
+    ELSIF wanted.exclude IS NOT NULL THEN
+        RAISE EXCEPTION 'exclude goes with a pattern of topics, and "%" is a topic''s name', wanted.topic
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave it out, or give a pattern that begins with ^.';
     END IF;
     PERFORM pipeline_kafka.check_copy(wanted), pipeline_kafka.check_json(wanted), pipeline_kafka.check_conflict(wanted);
 END $$;
@@ -167,6 +183,7 @@ BEGIN
     wanted.unknown_fields := coalesce(wanted.unknown_fields, 'ignore');
     wanted.on_null := coalesce(wanted.on_null, known.on_null, 'skip');
     wanted.on_conflict := coalesce(wanted.on_conflict, known.on_conflict, 'error');
+    wanted.exclude := nullif(coalesce(wanted.exclude, known.exclude), '');
     wanted.max_dead_letters := coalesce(wanted.max_dead_letters, known.max_dead_letters);
     wanted.on_offset_lost := coalesce(wanted.on_offset_lost, known.on_offset_lost, 'stop');
     RETURN wanted;
@@ -179,6 +196,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     known pipeline_kafka.consumers;
+    starts_anew boolean := num_nonnulls(wanted.start_offset, wanted.start_timestamp, wanted.start_last) > 0;
 BEGIN
     SELECT * INTO known FROM pipeline_kafka.consumers c
     WHERE c.topic = wanted.topic AND c.relation = wanted.relation FOR UPDATE;
@@ -189,17 +207,18 @@ BEGIN
     wanted.owner := coalesce(known.owner, wanted.owner);  -- a helping superuser must not lend its powers
     wanted := pipeline_kafka.complete_consumer(wanted, known);
     PERFORM pipeline_kafka.check_consumer(wanted);
-    IF wanted.start_offset IS NOT NULL THEN
+    IF starts_anew THEN
         DELETE FROM pipeline_kafka.offsets WHERE consumer_id = known.id;
     END IF;
     DELETE FROM pipeline_kafka.consumer_state WHERE consumer_id = known.id;
     INSERT INTO pipeline_kafka.consumers AS c (topic, relation, owner, group_id, format, delimiter, quote, escape, null_string,
         header, unknown_fields, batchsize, maxbytes, parallelism, timeout, start_offset, on_error, on_null, on_conflict,
-        conflict_key, max_dead_letters, on_offset_lost)
+        conflict_key, max_dead_letters, on_offset_lost, start_timestamp, start_last, exclude)
     VALUES (wanted.topic, wanted.relation, wanted.owner, wanted.group_id, wanted.format, wanted.delimiter, wanted.quote,
         wanted.escape, wanted.null_string, wanted.header, wanted.unknown_fields, wanted.batchsize, wanted.maxbytes,
         wanted.parallelism, wanted.timeout, wanted.start_offset, wanted.on_error, wanted.on_null, wanted.on_conflict,
-        wanted.conflict_key, wanted.max_dead_letters, wanted.on_offset_lost)
+        wanted.conflict_key, wanted.max_dead_letters, wanted.on_offset_lost, wanted.start_timestamp, wanted.start_last,
+        wanted.exclude)
     ON CONFLICT (topic, relation) DO UPDATE SET
         group_id = EXCLUDED.group_id, format = EXCLUDED.format, delimiter = EXCLUDED.delimiter, quote = EXCLUDED.quote,
         escape = EXCLUDED.escape, null_string = EXCLUDED.null_string, header = EXCLUDED.header,
@@ -207,8 +226,11 @@ BEGIN
         parallelism = EXCLUDED.parallelism, timeout = EXCLUDED.timeout, on_error = EXCLUDED.on_error,
         on_null = EXCLUDED.on_null, on_conflict = EXCLUDED.on_conflict, conflict_key = EXCLUDED.conflict_key,
         max_dead_letters = EXCLUDED.max_dead_letters, on_offset_lost = EXCLUDED.on_offset_lost, enabled = true,
-        start_offset = coalesce(EXCLUDED.start_offset, c.start_offset),
-        started = c.started AND EXCLUDED.start_offset IS NULL;
+        exclude = EXCLUDED.exclude,
+        start_offset = CASE WHEN starts_anew THEN EXCLUDED.start_offset ELSE c.start_offset END,
+        start_timestamp = CASE WHEN starts_anew THEN EXCLUDED.start_timestamp ELSE c.start_timestamp END,
+        start_last = CASE WHEN starts_anew THEN EXCLUDED.start_last ELSE c.start_last END,
+        started = c.started AND NOT starts_anew;
     PERFORM pipeline_kafka.start_workers(pipeline_kafka.workers_wanted());
 END $$;
 COMMENT ON FUNCTION pipeline_kafka.store_consumer(pipeline_kafka.consumers) IS
@@ -260,23 +282,29 @@ CREATE FUNCTION pipeline_kafka.consume_begin(topic text, relation regclass, grou
     start_offset bigint DEFAULT NULL, on_error text DEFAULT NULL, on_offset_lost text DEFAULT NULL,
     null_string text DEFAULT NULL, header boolean DEFAULT NULL, unknown_fields text DEFAULT NULL, on_null text DEFAULT NULL,
     on_conflict text DEFAULT NULL, conflict_key text DEFAULT NULL, max_dead_letters bigint DEFAULT NULL,
-    start_from_group text DEFAULT NULL, start_from text DEFAULT NULL, zookeeper text DEFAULT NULL,
+    start_timestamp timestamptz DEFAULT NULL, start_last_messages bigint DEFAULT NULL, start_last_interval interval DEFAULT NULL,
+    exclude text DEFAULT NULL, start_from_group text DEFAULT NULL, start_from text DEFAULT NULL, zookeeper text DEFAULT NULL,
     start_from_live boolean DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+    IF num_nonnulls(start_offset, start_timestamp, start_last_messages, start_last_interval) > 1 THEN
+        RAISE EXCEPTION 'a consumer starts in one place' USING ERRCODE = 'invalid_parameter_value',
+            HINT = 'Give one of start_offset, start_timestamp, start_last_messages and start_last_interval.';
+    END IF;
     INSERT INTO pipeline_kafka.requests (function, arguments)
-    VALUES ('pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text, text, boolean, text, text, text, text, bigint, text, text, text, boolean)',
+    VALUES ('pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text, text, boolean, text, text, text, text, bigint, timestamptz, bigint, interval, text, text, text, text, boolean)',
             jsonb_build_object('topic', topic, 'relation', relation::oid, 'group_id', group_id, 'format', format,
                 'delimiter', delimiter, 'quote', quote, 'escape', escape, 'batchsize', batchsize, 'maxbytes', maxbytes,
                 'parallelism', parallelism, 'timeout', timeout, 'start_offset', start_offset, 'on_error', on_error,
                 'on_offset_lost', on_offset_lost, 'null_string', null_string, 'header', header, 'unknown_fields', unknown_fields,
                 'on_null', on_null, 'on_conflict', on_conflict, 'conflict_key', conflict_key,
-                'max_dead_letters', max_dead_letters, 'start_from_group', start_from_group, 'start_from', start_from,
-                'zookeeper', zookeeper, 'start_from_live', start_from_live));
+                'max_dead_letters', max_dead_letters, 'start_last', start_last_messages, 'exclude', exclude,
+                'start_timestamp', coalesce(start_timestamp, now() - start_last_interval), 'start_from_group', start_from_group,
+                'start_from', start_from, 'zookeeper', zookeeper, 'start_from_live', start_from_live));
     RETURN 'success';
 END $$;
-COMMENT ON FUNCTION pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text, text, boolean, text, text, text, text, bigint, text, text, text, boolean) IS
+COMMENT ON FUNCTION pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text, text, boolean, text, text, text, text, bigint, timestamptz, bigint, interval, text, text, text, text, boolean) IS
     'Begins to read a topic into a relation when the transaction commits, or changes how it is read. Answers ''success''. '
     'What is left out stays as it is where the consumer is known, and takes its default where it is new. '
     'topic: a name, or a pattern that begins with ^. relation: table, partitioned table, view, foreign table, stream. '
@@ -287,8 +315,11 @@ COMMENT ON FUNCTION pipeline_kafka.consume_begin(text, regclass, text, text, tex
     'on_offset_lost: stop (the default), earliest, latest. null_string, header: as in COPY. unknown_fields: ignore (the default), '
     'error, or the jsonb column that takes them. on_null: skip (the default), dead_letter, delete. on_conflict: error (the default), '
     'ignore, update, by the primary key or the constraint conflict_key. max_dead_letters: stop when so many were set aside. '
-    'start_from_group: start each partition where that consumer group stands, by start_from: kafka (the default) or zookeeper, at the '
-    'address zookeeper; where it stands nowhere, start_offset holds. start_from_live: though the group has members. The caller must be allowed to INSERT and owns the consumer. '
+    'In place of start_offset: start_timestamp, the first message of that time or later; start_last_interval, the same so long '
+    'ago; start_last_messages, so many offsets before the end of each partition. exclude: topics that a pattern does not take, as a '
+    'regular expression. start_from_group: start each partition where that consumer group stands, by start_from: kafka (the default) '
+    'or zookeeper, at the address zookeeper; where it stands nowhere, the other arguments hold. start_from_live: though the group has '
+    'members. The caller must be allowed to INSERT and owns the consumer. '
     'Errors: 42501 privilege, 42809 relation kind, 0A000 row security with COPY, 22023 arguments; for start_from_group 55006 where it has members, 42704 '
     'where it is not there or has no offset in the topic, and those of committed_offsets() and zookeeper_offsets().';
 
@@ -335,12 +366,12 @@ BEGIN
             HINT = format('A superuser may: GRANT EXECUTE ON FUNCTION %s TO %s;', NEW.function, NEW.caller);
     END IF;
     CASE NEW.function
-    WHEN 'pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text, text, boolean, text, text, text, text, bigint, text, text, text, boolean)'::regprocedure
+    WHEN 'pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text, text, boolean, text, text, text, text, bigint, timestamptz, bigint, interval, text, text, text, text, boolean)'::regprocedure
     THEN
         wanted.owner := NEW.caller;
         standing := pipeline_kafka.group_standing(NEW.arguments, NEW.caller);  -- before anything is locked
-        IF standing IS NOT NULL THEN
-            wanted.start_offset := coalesce(wanted.start_offset, -1);
+        IF standing IS NOT NULL AND num_nonnulls(wanted.start_offset, wanted.start_timestamp, wanted.start_last) = 0 THEN
+            wanted.start_offset := -1;
         END IF;
         PERFORM pipeline_kafka.store_consumer(wanted), pipeline_kafka.warn_of_missing_parts();
         PERFORM pipeline_kafka.take_over(wanted, NEW.arguments ->> 'start_from_group', standing);

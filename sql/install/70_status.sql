@@ -34,6 +34,7 @@ SELECT c.topic AS subscription, o.topic, o.partition, c.relation, o.next_offset,
 FROM pipeline_kafka.offsets o
 JOIN pipeline_kafka.consumers c ON c.id = o.consumer_id
 LEFT JOIN pipeline_kafka.watermarks w ON w.topic = o.topic AND w.partition = o.partition
+WHERE (o.topic ~ c.exclude) IS NOT TRUE
 ORDER BY c.topic, c.relation, o.topic, o.partition;
 COMMENT ON VIEW pipeline_kafka.consumer_lag IS
     'How far each consumer is behind in each partition: in messages, and in seconds since the last message it passed '
@@ -58,7 +59,9 @@ LEFT JOIN (
     FROM pipeline_kafka.offsets GROUP BY consumer_id) o ON o.consumer_id = c.id
 LEFT JOIN (
     SELECT oo.consumer_id, sum(greatest(w.high - oo.next_offset, 0))::bigint AS lag
-    FROM pipeline_kafka.offsets oo JOIN pipeline_kafka.watermarks w USING (topic, partition)
+    FROM pipeline_kafka.offsets oo
+    JOIN pipeline_kafka.consumers cc ON cc.id = oo.consumer_id AND (oo.topic ~ cc.exclude) IS NOT TRUE
+    JOIN pipeline_kafka.watermarks w ON w.topic = oo.topic AND w.partition = oo.partition
     GROUP BY oo.consumer_id) l ON l.consumer_id = c.id
 ORDER BY c.topic, c.relation;
 COMMENT ON VIEW pipeline_kafka.consumers_status IS

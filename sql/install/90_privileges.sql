@@ -1,6 +1,6 @@
 -- Nothing is for everyone. A superuser grants the consume functions to those who may use them.
 
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA pipeline_kafka FROM PUBLIC;
+REVOKE ALL ON ALL ROUTINES IN SCHEMA pipeline_kafka FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pipeline_kafka.end_as(text) TO PUBLIC;  -- the owner must get back out; the token guards it
 GRANT EXECUTE ON FUNCTION pipeline_kafka.workers_wanted() TO pg_monitor;
 

@@ -82,8 +82,9 @@ def test_what_is_not_there_is_named(linked: Connection, topic: MakeTopic) -> Non
     said = caught.value.diag
     assert (said.message_primary or "").startswith('topic "no-such-topic": ')
     assert (said.message_detail, said.message_hint) == (None, "topics() shows those there are.")
-    with pytest.raises(psycopg.errors.UndefinedObject, match=f'topic "{name}" has no partition 7'):
+    with pytest.raises(psycopg.errors.UndefinedObject, match=f'^topic "{name}" has no partition 7') as refused:
         linked.execute("SELECT * FROM pipeline_kafka.topic_watermarks(%s, 7)", [name])
+    assert (refused.value.diag.message_detail, refused.value.diag.message_hint) == ("It has 1.", None)
     assert "no-such-topic" not in [row[0] for row in linked.execute("SELECT topic FROM pipeline_kafka.topics()")]
 
 

@@ -124,8 +124,8 @@ def test_the_owner_needs_the_privileges_it_takes(admin: Connection, options: str
         functions = (
             "FUNCTION pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int,"
         )
-        functions += " bigint, text, text, text, boolean, text, text, text, text, bigint, text, text, text,"
-        functions += " boolean)"
+        functions += " bigint, text, text, text, boolean, text, text, text, text, bigint,"
+        functions += " timestamptz, bigint, interval, text, text, text, text, boolean)"
         admin.execute(f"GRANT EXECUTE ON {functions} TO upserter; GRANT {granted} ON t TO upserter".encode())
         admin.execute("SET LOCAL ROLE upserter")
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match=f"role upserter lacks {lacking}") as refused:

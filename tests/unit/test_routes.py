@@ -10,7 +10,7 @@ from confluent_kafka import Message
 from pipeline_kafka.batch import Batch
 from pipeline_kafka.errors import PositionLost
 from pipeline_kafka.model import Consumer, TopicPartition
-from pipeline_kafka.routes import Routes, reads
+from pipeline_kafka.routes import Routes
 from pipeline_kafka.work import Failure
 
 P0, P1 = TopicPartition("events", 0), TopicPartition("events", 1)
@@ -148,7 +148,14 @@ def test_bounds_suit_every_consumer() -> None:
         ("^events$", "events2", False),
         ("^(a|b)-.*", "b-1", True),
         ("^vents", "events", False),
+        ("^.*", "__consumer_offsets", False),
+        ("^__consumer", "__consumer_offsets", True),
     ],
 )
 def test_topics_and_patterns(topic: str, name: str, expected: bool) -> None:
-    assert reads(consumer(1, topic), name) is expected
+    assert consumer(1, topic).reads(name) is expected
+
+
+def test_topics_that_are_excluded() -> None:
+    chosen = consumer(1, "^events", exclude="-internal$")
+    assert [chosen.reads(name) for name in ("events-a", "events-internal", "events-internal-a")] == [True, False, True]
