@@ -21,13 +21,17 @@ import msgspec
 
 from .answers.protocol import DONE, TROUBLE, Frame, Frames, Request, Trouble
 
-OFFLINE = {"refuse_property", "zookeeper_offsets", "zookeeper_members"}  # questions that take no broker
+# questions that take no broker
+OFFLINE = {"refuse_property", "registered_brokers", "zookeeper_offsets", "zookeeper_members"}
 LOOK_EVERY = 0.1  # seconds between looks for a cancel
 GRACE = 2.0  # seconds the process may take beyond its timeout, to begin and to say why it has no answer
 # librdkafka aborts where a group's coordinator goes away at the wrong moment (its issue 4605): then it is asked again,
 # unless part of the answer has been given away already.
 AGAIN_FOR = 0.5  # seconds that must be left for that
 _MOST = 1 << 16  # bytes read at a time
+_PROPERTIES = (
+    "SELECT name, value FROM pipeline_kafka.properties UNION ALL SELECT name, value FROM pipeline_kafka.secrets"
+)
 
 
 def ask(plpy: Any, question: str, arguments: str, timeout: int) -> list[str]:
@@ -44,7 +48,7 @@ def frames(plpy: Any, question: str, arguments: dict[str, Any], timeout: int) ->
     brokers = plpy.execute("SELECT host FROM pipeline_kafka.brokers ORDER BY host")
     if not brokers and question not in OFFLINE:
         _raise(plpy, Trouble("55000", "no broker is configured", hint="pipeline_kafka.add_broker() names one."))
-    properties = plpy.execute("SELECT name, value FROM pipeline_kafka.properties")
+    properties = plpy.execute(_PROPERTIES)
     request = Request(
         question,
         arguments,

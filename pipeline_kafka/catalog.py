@@ -76,16 +76,22 @@ SELECT c.oid::int8 AS oid, format('%%I.%%I', n.nspname, c.relname) AS qualified,
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %(relation)s::oid
 """
 
+_PROPERTIES = """
+SELECT name, value FROM pipeline_kafka.properties UNION ALL SELECT name, value FROM pipeline_kafka.secrets ORDER BY name
+"""
+
 _KEYS = "SELECT name, is_primary, columns, equals, collations FROM pipeline_kafka.unique_keys(%(relation)s::oid)"
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything a worker acts on: enabled consumers, brokers, librdkafka properties, error rules, workers wanted."""
+    """Everything a worker acts on: enabled consumers, brokers, librdkafka properties, ZooKeepers (address,
+    protocol), error rules, workers wanted."""
 
     consumers: tuple[Consumer, ...]
     brokers: tuple[str, ...]
     properties: tuple[tuple[str, str], ...]
+    zookeepers: tuple[tuple[str, str | None], ...]
     rules: tuple[tuple[str, str], ...]
     workers_wanted: int
 
@@ -106,13 +112,17 @@ def read(connection: psycopg.Connection[Any], default_group: str) -> Snapshot:
     with connection.transaction(), connection.cursor(row_factory=class_row(Consumer)) as cursor:
         consumers = cursor.execute(_ENABLED, {"default_group": default_group}).fetchall()
         brokers = connection.execute("SELECT host FROM pipeline_kafka.brokers ORDER BY host").fetchall()
-        properties = connection.execute("SELECT name, value FROM pipeline_kafka.properties ORDER BY name").fetchall()
+        properties = connection.execute(_PROPERTIES).fetchall()
+        zookeepers = connection.execute(
+            "SELECT address, protocol FROM pipeline_kafka.zookeepers ORDER BY address"
+        ).fetchall()
         rules = connection.execute("SELECT code, action FROM pipeline_kafka.error_rules ORDER BY code").fetchall()
         wanted = connection.execute("SELECT pipeline_kafka.workers_wanted()").fetchone()
     return Snapshot(
         tuple(consumers),
         tuple(host for (host,) in brokers),
         tuple((name, value) for name, value in properties),
+        tuple((address, protocol) for address, protocol in zookeepers),
         tuple((code, action) for code, action in rules),
         wanted[0] if wanted else 0,
     )

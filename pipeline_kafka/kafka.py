@@ -5,13 +5,11 @@ In: brokers and librdkafka properties from the catalog. Out: configuration for c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
-
-from .log import logger
 
 Settings = dict[str, Any]  # by librdkafka's names, and confluent-kafka's error_cb and logger
 
@@ -64,9 +62,12 @@ def consumer_settings(
     properties: Iterable[tuple[str, str]],
     group: str,
     member: str | None,
-    on_error: Callable[[KafkaError], None],
+    heard: Settings,
 ) -> Settings:
-    """Return the settings of a consumer; ``member`` is its name in the group (group.instance.id), None outside it."""
+    """Return the settings of a consumer; ``member`` is its name in the group (group.instance.id), None outside it.
+
+    ``heard`` are those of an Ear.
+    """
     own = {"group.instance.id": member} if member else {"queued.max.messages.kbytes": LANE_KBYTES}
     return {
         **_DEFAULTS,
@@ -79,19 +80,17 @@ def consumer_settings(
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",
         "enable.partition.eof": True,
-        "error_cb": on_error,
-        "logger": logger,
+        **heard,
     }
 
 
-def admin_client(
-    brokers: Iterable[str], properties: Iterable[tuple[str, str]], on_error: Callable[[KafkaError], None]
-) -> AdminClient:
+def admin_client(brokers: Iterable[str], properties: Iterable[tuple[str, str]], heard: Settings) -> AdminClient:
     """Return a client for what is asked beside the messages: metadata and offsets.
 
-    ``on_error`` gets why a broker cannot be reached, which a request that timed out does not tell.
+    ``heard`` are the settings of an Ear, which gets why a broker cannot be reached: a request that timed out does not
+    tell.
     """
-    return AdminClient({**base_settings(brokers, properties), "logger": logger, "error_cb": on_error})  # type: ignore[dict-item]
+    return AdminClient({**base_settings(brokers, properties), **heard})
 
 
 def error_of(exception: KafkaException) -> KafkaError:

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import psycopg
-from confluent_kafka import KafkaError
 
 from . import catalog, consumer_state, kafka, starts
 from .batch import Batch
@@ -52,15 +51,17 @@ class Pipeline:
         self.room_for_lanes = 0
         self._told: dict[TopicPartition, int] = {}
         self._tell_at = 0.0
+        self._begun = time.monotonic()
         self._routes = Routes()
         self._relations: dict[int, Relation] = {}
         self._failed: set[int] = set()  # consumers' ids, since the partitions were last aligned
         self._connection = connect(place.dsn, f"pipeline_kafka loader {place.instance}")
         self._loading = Loading(Loader(self._connection))
-        cluster = snapshot.brokers, snapshot.properties
-        self._admin = kafka.admin_client(*cluster, self._on_kafka_error)
+        progress.ear.told = None  # by clients before, which may have been told other properties
+        to, heard = (snapshot.brokers, snapshot.properties), progress.ear.settings
+        self._admin = kafka.admin_client(*to, heard)
         self._watch = starts.TopicWatch(self._admin)
-        settings = kafka.consumer_settings(*cluster, place.group, place.member, self._on_kafka_error)
+        settings = kafka.consumer_settings(*to, place.group, place.member, heard)
         coverage = Coverage(Group(self._admin, place.group, place.member).fits)
         self._reader = Reader(settings, self._on_assign, self._on_revoke, coverage)
 
@@ -98,13 +99,17 @@ class Pipeline:
             self._settle(patience=wait)
         except Exception as error:
             logger.info("the batch in hand is left to whoever reads next: %s", error)
-        self._admin.poll(0)  # lets _on_kafka_error know why
+        self._admin.poll(0)  # lets the ear know why
         self._tell_kafka()
         if leave:
             self._reader.leave()
         self._reader.close()
         self._loading.close()
         self._connection.close()
+
+    def look(self) -> None:
+        """Find out, where there is reason to doubt it, whether Kafka answers; from any thread."""
+        self.progress.ear.look(self._admin, self._begun)
 
     def positions(self) -> dict[TopicPartition, int]:
         """Return the assigned partitions, and which offset of each is read next."""
@@ -198,7 +203,7 @@ class Pipeline:
     def _refuse(self, topic: str, reason: str) -> None:
         self._settle()
         for consumer in self._routes.of_topic(topic):
-            self._note(consumer, "42501", f"Kafka does not let topic {topic} be read: {reason}", {})
+            self._note(consumer, "42501", f"Kafka's authorization failed: topic {topic}: {reason}", {})
         self._align()
 
     def _note(self, consumer: Consumer, sqlstate: str, error: str, moves: Mapping[TopicPartition, Move]) -> None:
@@ -294,8 +299,3 @@ class Pipeline:
         for key, offset in self._routes.wanted(keys).items():
             self._reader.seek(key, offset)
         self._align()
-
-    def _on_kafka_error(self, error: KafkaError) -> None:
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # which follows a reason, and has none
-            self.progress.last_error = self.progress.broker_error = error.str()
-        logger.warning("Kafka: %s", error.str())

@@ -5,8 +5,9 @@ In: nothing. Out: the types between pipelines and those who run them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from .hearing import Ear
 from .model import Consumer
 
 
@@ -18,7 +19,7 @@ class Progress:
     last_poll: float = 0.0
     last_progress: float = 0.0
     last_error: str | None = None
-    broker_error: str | None = None  # why a broker could not be reached, last
+    ear: Ear = field(default_factory=Ear)  # why Kafka cannot be spoken to, over all its pipelines
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import threading
 import time
 
+from confluent_kafka import KafkaException
+
 from .catalog import Snapshot
 from .consumer_state import backoff
 from .errors import describe
@@ -27,6 +29,7 @@ class Runner:
         self.snapshot = snapshot
         self.progress = Progress()
         self.pipeline: Pipeline | None = None
+        self.looked_at = 0.0  # by time.monotonic()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"{type(self).__name__} {place.group}", daemon=True)
 
@@ -45,6 +48,15 @@ class Runner:
     def ended(self) -> bool:
         """Tell whether it has ended."""
         return not self._thread.is_alive()
+
+    def look(self) -> None:
+        """Find out, where there is reason to doubt it, whether Kafka answers; from any thread."""
+        self.looked_at = time.monotonic()
+        pipeline = self.pipeline
+        if pipeline is not None:
+            pipeline.look()
+        if self.progress.ear.trouble is not None:
+            self.progress.last_error = str(self.progress.ear.trouble)
 
     def _run(self) -> None:
         failures = 0
@@ -77,6 +89,10 @@ class Runner:
         """What is done after each step."""
 
     def _say(self, error: Exception) -> None:
-        self.progress.last_error = "; ".join(filter(None, [describe(error), self.progress.broker_error]))
+        if isinstance(error, KafkaException):
+            refusal = self.progress.ear.fail(error.args[0], f'group "{self.place.group}"')
+            self.progress.last_error = f"{refusal}; {describe(error)}"
+        else:
+            self.progress.last_error = describe(error)
         logger.warning("group %s: %s: %s", self.place.group, type(error).__name__, describe(error))
         logger.debug("group %s", self.place.group, exc_info=error)

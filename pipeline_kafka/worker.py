@@ -14,16 +14,19 @@ from datetime import UTC, datetime
 
 import psycopg
 
-from . import catalog, dead_letters
+from . import catalog, dead_letters, kafka_state
 from .catalog import Snapshot
 from .copying import Copier
 from .database import connect
+from .discovery import Discovery, Source
 from .errors import LetGo, NothingToDo
 from .lanes import GroupRunner
 from .log import logger
 from .model import TopicPartition
 from .place import Place
+from .registered import protocol_of
 from .runner import LAST_WAIT
+from .steps import Refusal
 
 LOCK_CLASS = 1801545323  # "kafk": the class of the advisory locks that slots are, see sql/install/70_status.sql
 FIRST_FREE_SLOT = 100  # where workers that are started by hand look for a slot of their own
@@ -69,6 +72,8 @@ class Worker:
         self._lets_go = False
         self._runners: dict[str, GroupRunner] = {}
         self._told: dict[TopicPartition, tuple[int, int]] = {}
+        self._discovery = Discovery(lambda: os.write(self._waker, b"d"))
+        self._refusals: dict[int, Refusal] | None = None  # by consumer's id, as they were told
         self._copier = Copier()
         self._connection = connect(dsn, "pipeline_kafka worker")
         self._system, self._database, self._name = catalog.identify(self._connection)
@@ -164,6 +169,8 @@ class Worker:
                 expire_at = now + (EXPIRE_EVERY if dead_letters.expire(self._connection) else LOOK_EVERY)
             self._let_go_if_wanted()
             self._tell_watermarks()
+            self._look_at_kafka(snapshot)
+            self._discovery.tell(self._connection)
             self._copier.tell(self._connection)
             if self._notified(LOOK_EVERY):
                 reload_at = 0.0
@@ -179,6 +186,9 @@ class Worker:
                 else:
                     self._runners[group] = GroupRunner(Place(self._dsn, group, self._instance), snapshot)
                     self._runners[group].start()
+        properties = dict(snapshot.properties)
+        sources = {Source(address, protocol_of(wanted, properties)) for address, wanted in snapshot.zookeepers}
+        self._discovery.follow(self._connection, sources)
         if self._local and self._slot == 0 and snapshot.workers_wanted > 1:
             self._start_missing(snapshot.workers_wanted)
         return snapshot
@@ -195,7 +205,8 @@ class Worker:
 
     def _notified(self, timeout: float) -> bool:
         """Wait for a notification, a wake-up or ``timeout`` seconds; tell whether the catalog has changed."""
-        select.select([self._connection.fileno(), self._wake], [], [], timeout)
+        if self._wake in select.select([self._connection.fileno(), self._wake], [], [], timeout)[0]:
+            os.read(self._wake, 1024)
         return any(True for _ in self._connection.notifies(timeout=0))
 
     def _let_go_if_wanted(self) -> None:
@@ -231,6 +242,20 @@ class Worker:
             self._connection.execute(_WATERMARKS, [list(column) for column in zip(*news, strict=True)])
         self._told = seen
 
+    def _look_at_kafka(self, snapshot: Snapshot | None) -> None:
+        """Tell which groups cannot be read now, and why: at once where that changes."""
+        until = time.monotonic() + LOOK_EVERY
+        for runner in sorted(self._runners.values(), key=lambda runner: runner.looked_at):
+            if time.monotonic() < until:  # else its turn comes next time: there is other work
+                runner.look()
+        consumers = snapshot.consumers if snapshot else ()
+        runners = [(consumer, self._runners.get(consumer.group_id)) for consumer in consumers]
+        refusals = {c.id: r.progress.ear.trouble for c, r in runners if r is not None and r.progress.ear.trouble}
+        if refusals != self._refusals:
+            kafka_state.tell(self._connection, self._slot, refusals)
+            self._tell()
+            self._refusals = refusals
+
     # The end ------------------------------------------------------------------------------------------------
 
     def _finish(self, runners: Iterable[GroupRunner]) -> None:
@@ -243,6 +268,7 @@ class Worker:
     def _end(self) -> None:
         if not self._lets_go:
             self._finish(self._runners.values())
+        self._discovery.close()
         self._copier.close()
         self._connection.close()
         logger.info("has left slot %d of database %s", self._slot, self._name)

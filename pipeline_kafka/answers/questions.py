@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .brokers import check_brokers
 from .groups import committed_offsets, group_coordinator, group_members, groups
 from .old_groups import zookeeper_members, zookeeper_offsets
 from .peek import peek
 from .positions import offsets_for_times, positions
 from .progress import group_progress
 from .properties import refuse_property
+from .registered import registered_brokers
 from .taking_over import group_start
 from .topics import topic_partitions, topic_watermarks, topics
 
@@ -24,6 +26,8 @@ QUESTIONS: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
         peek,
         positions,
         refuse_property,
+        check_brokers,
+        registered_brokers,
         topics,
         topic_partitions,
         topic_watermarks,

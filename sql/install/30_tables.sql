@@ -1,17 +1,31 @@
 -- What survives a restart. Constraints make a wrong state impossible; Python holds only what can be thrown away.
 
+CREATE TABLE pipeline_kafka.zookeepers (
+    address  text PRIMARY KEY CONSTRAINT address_not_empty CHECK (address <> ''),
+    protocol text CONSTRAINT protocol_not_empty CHECK (protocol <> ''),
+    seen_at  timestamptz,
+    error    text
+);
+COMMENT ON TABLE pipeline_kafka.zookeepers IS 'ZooKeepers whose brokers are bootstrap servers: h1:2181,h2:2181/chroot.';
+COMMENT ON COLUMN pipeline_kafka.zookeepers.protocol IS
+    'The security protocol, or the name, of the listener that is taken of each broker; NULL: the property security.protocol.';
+COMMENT ON COLUMN pipeline_kafka.zookeepers.seen_at IS 'When its list was last read.';
+COMMENT ON COLUMN pipeline_kafka.zookeepers.error IS 'Why it could not be read since; NULL where it could.';
+
 CREATE TABLE pipeline_kafka.brokers (
     host text PRIMARY KEY
-        CONSTRAINT host_and_port CHECK (host ~ '^(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$')
+        CONSTRAINT host_and_port CHECK (host ~ '^(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}$'),
+    zookeeper text REFERENCES pipeline_kafka.zookeepers ON DELETE CASCADE
 );
 COMMENT ON TABLE pipeline_kafka.brokers IS 'Bootstrap servers of the Kafka cluster, host:port or [v6]:port.';
+COMMENT ON COLUMN pipeline_kafka.brokers.zookeeper IS 'The ZooKeeper that lists it, and takes it away; NULL: add_broker() has added it.';
 
 CREATE TABLE pipeline_kafka.properties (
     name  text PRIMARY KEY,
     value text NOT NULL
 );
 COMMENT ON TABLE pipeline_kafka.properties IS
-    'librdkafka properties, verbatim. May hold secrets: readable by the extension''s owner only. See properties_shown.';
+    'librdkafka properties that are no secrets, verbatim. See properties_shown.';
 
 CREATE TABLE pipeline_kafka.consumers (
     id             int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -13,7 +13,8 @@ BEGIN
             RAISE EXCEPTION 'broker "%" is not host:port', address
                 USING ERRCODE = 'invalid_parameter_value', HINT = 'Write it as kafka1.example:9092 or [2001:db8::1]:9092.';
         END IF;
-        INSERT INTO pipeline_kafka.brokers VALUES (address) ON CONFLICT DO NOTHING;
+        INSERT INTO pipeline_kafka.brokers AS b VALUES (address)
+            ON CONFLICT ON CONSTRAINT brokers_pkey DO UPDATE SET zookeeper = NULL WHERE b.zookeeper IS NOT NULL;
     END LOOP;
     RETURN 'success';
 EXCEPTION WHEN check_violation THEN
@@ -21,22 +22,27 @@ EXCEPTION WHEN check_violation THEN
         USING ERRCODE = 'invalid_parameter_value', HINT = 'Write it as kafka1.example:9092 or [2001:db8::1]:9092.';
 END $$;
 COMMENT ON FUNCTION pipeline_kafka.add_broker(text) IS
-    'Adds bootstrap servers: host:port or [v6]:port, several with commas between. Answers ''success''; a known one is left as it is. '
+    'Adds bootstrap servers: host:port or [v6]:port, several with commas between. Answers ''success''; a known one is left as it is, '
+    'but one that a ZooKeeper lists stays then, whatever that does. '
     'Errors: 22023 where one is not host:port. Running workers take the new list up.';
 
 CREATE FUNCTION pipeline_kafka.remove_broker(host text) RETURNS text
 LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    DELETE FROM pipeline_kafka.brokers b WHERE b.host = remove_broker.host;
-    IF NOT FOUND THEN
+    DELETE FROM pipeline_kafka.brokers b WHERE b.host = remove_broker.host AND b.zookeeper IS NULL;
+    IF NOT FOUND AND EXISTS (SELECT FROM pipeline_kafka.brokers b WHERE b.host = remove_broker.host) THEN
+        RAISE EXCEPTION 'broker "%" is registered in ZooKeeper', host USING ERRCODE = 'object_not_in_prerequisite_state',
+            HINT = 'It goes when the broker does. remove_zookeeper() takes all away that one ZooKeeper lists.';
+    ELSIF NOT FOUND THEN
         RAISE EXCEPTION 'broker "%" is not configured', host
             USING ERRCODE = 'undefined_object', HINT = 'SELECT * FROM pipeline_kafka.brokers shows those that are.';
     END IF;
     RETURN 'success';
 END $$;
 COMMENT ON FUNCTION pipeline_kafka.remove_broker(text) IS
-    'Removes one bootstrap server, written as it was added. Answers ''success''. Errors: 42704 where it is not configured.';
+    'Removes one bootstrap server, written as it was added. Answers ''success''. Errors: 42704 where it is not configured, '
+    '55000 where a ZooKeeper lists it.';
 
 CREATE FUNCTION pipeline_kafka.check_property(name text, value text) RETURNS void
 LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -58,36 +64,22 @@ COMMENT ON FUNCTION pipeline_kafka.check_property(text, text) IS
     'those already set (yet). Nothing is stored and nothing connects. '
     'Errors: 22023 with librdkafka''s reason, or where the worker itself sets the property.';
 
+-- log_min_error_statement: as for set_secret(), which the error leads to.
 CREATE FUNCTION pipeline_kafka.set_property(name text, value text) RETURNS text
-LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp SET log_min_error_statement = 'panic'
 AS $$
 BEGIN
+    IF pipeline_kafka.is_secret(name) THEN
+        RAISE EXCEPTION 'property "%" is a secret', name USING ERRCODE = 'invalid_parameter_value',
+            HINT = 'set_secret() sets it: no view shows it then, and dumps can leave it out.';
+    END IF;
     PERFORM pipeline_kafka.check_property(name, value);
     INSERT INTO pipeline_kafka.properties AS p VALUES (name, value)
         ON CONFLICT ON CONSTRAINT properties_pkey DO UPDATE SET value = EXCLUDED.value;
+    DELETE FROM pipeline_kafka.secrets s WHERE s.name = set_property.name;
     RETURN 'success';
 END $$;
 COMMENT ON FUNCTION pipeline_kafka.set_property(text, text) IS
     'Sets a librdkafka property (CONFIGURATION.md of librdkafka lists them) for every worker, verbatim. Answers ''success''. '
-    'Errors: 22023 with librdkafka''s reason. Running workers reconnect with it.';
-
-CREATE FUNCTION pipeline_kafka.unset_property(name text) RETURNS text
-LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-    DELETE FROM pipeline_kafka.properties p WHERE p.name = unset_property.name;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'property "%" is not set', name
-            USING ERRCODE = 'undefined_object', HINT = 'SELECT * FROM pipeline_kafka.properties_shown shows those that are.';
-    END IF;
-    RETURN 'success';
-END $$;
-COMMENT ON FUNCTION pipeline_kafka.unset_property(text) IS
-    'Takes a librdkafka property back to its default. Answers ''success''. Errors: 42704 where it is not set.';
-
-CREATE VIEW pipeline_kafka.properties_shown AS
-SELECT name,
-       CASE WHEN name ~* '(password|secret|token|jaas|oauthbearer|pem|private|credential|\.key)'
-            THEN '********' ELSE value END AS value
-FROM pipeline_kafka.properties;
-COMMENT ON VIEW pipeline_kafka.properties_shown IS 'The librdkafka properties that are set, with secrets hidden.';
+    'Errors: 22023 with librdkafka''s reason, or where it is a secret: set_secret() is for those. Running workers reconnect with it.';

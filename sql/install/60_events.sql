@@ -26,7 +26,11 @@ CREATE TRIGGER notify_workers AFTER INSERT OR UPDATE OR DELETE ON pipeline_kafka
     FOR EACH STATEMENT EXECUTE FUNCTION pipeline_kafka.notify_workers();
 CREATE TRIGGER notify_workers AFTER INSERT OR UPDATE OR DELETE ON pipeline_kafka.brokers
     FOR EACH STATEMENT EXECUTE FUNCTION pipeline_kafka.notify_workers();
+CREATE TRIGGER notify_workers AFTER INSERT OR UPDATE OF address, protocol OR DELETE ON pipeline_kafka.zookeepers
+    FOR EACH STATEMENT EXECUTE FUNCTION pipeline_kafka.notify_workers();
 CREATE TRIGGER notify_workers AFTER INSERT OR UPDATE OR DELETE ON pipeline_kafka.properties
+    FOR EACH STATEMENT EXECUTE FUNCTION pipeline_kafka.notify_workers();
+CREATE TRIGGER notify_workers AFTER INSERT OR UPDATE OR DELETE ON pipeline_kafka.secrets
     FOR EACH STATEMENT EXECUTE FUNCTION pipeline_kafka.notify_workers();
 CREATE TRIGGER notify_workers AFTER INSERT OR UPDATE OR DELETE ON pipeline_kafka.error_rules
     FOR EACH STATEMENT EXECUTE FUNCTION pipeline_kafka.notify_workers();

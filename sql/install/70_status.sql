@@ -44,12 +44,14 @@ CREATE VIEW pipeline_kafka.consumers_status AS
 SELECT c.id, c.topic, c.relation, c.owner,
        CASE WHEN NOT c.enabled THEN CASE WHEN s.failures > 0 THEN 'stopped' ELSE 'ended' END
             WHEN NOT EXISTS (SELECT FROM pipeline_kafka.workers_status w WHERE w.state = 'running') THEN 'no worker'
-            WHEN s.failures > 0 THEN 'failing'
+            WHEN s.failures > 0 OR k.error IS NOT NULL THEN 'failing'
             WHEN NOT c.started THEN 'starting'
             WHEN o.partitions IS NULL THEN 'waiting for topic'
             ELSE 'running' END AS state,
        o.partitions, o.messages, o.set_aside, o.skipped, o.nulls, o.lost, l.lag, o.last_progress,
-       s.sqlstate AS last_sqlstate, s.error AS last_error, s.failed_at AS last_error_at, s.failures, s.retry_at
+       CASE WHEN k.error IS NULL THEN s.sqlstate ELSE k.sqlstate END AS last_sqlstate,
+       CASE WHEN k.error IS NULL THEN s.error ELSE k.error END AS last_error,
+       CASE WHEN k.error IS NULL THEN s.failed_at ELSE k.failed_at END AS last_error_at, s.failures, s.retry_at
 FROM pipeline_kafka.consumers c
 LEFT JOIN pipeline_kafka.consumer_state s ON s.consumer_id = c.id
 LEFT JOIN (
@@ -63,7 +65,13 @@ LEFT JOIN (
     JOIN pipeline_kafka.consumers cc ON cc.id = oo.consumer_id AND (oo.topic ~ cc.exclude) IS NOT TRUE
     JOIN pipeline_kafka.watermarks w ON w.topic = oo.topic AND w.partition = oo.partition
     GROUP BY oo.consumer_id) l ON l.consumer_id = c.id
+LEFT JOIN (
+    SELECT DISTINCT ON (ks.consumer_id) ks.*
+    FROM pipeline_kafka.kafka_state ks
+    JOIN pipeline_kafka.workers_status w ON w.slot = ks.slot AND w.state = 'running'
+    ORDER BY ks.consumer_id, ks.failed_at DESC) k ON k.consumer_id = c.id AND c.enabled
 ORDER BY c.topic, c.relation;
 COMMENT ON VIEW pipeline_kafka.consumers_status IS
     'A row a consumer: its state (running, starting, waiting for topic, failing, no worker, ended, stopped), counts of messages, '
-    'lag in messages, and its last trouble. failing: tried again at retry_at. stopped: last_error says why.';
+    'lag in messages, and its last trouble. failing: tried again at retry_at, or a worker cannot read from Kafka; last_error says '
+    'at which step. stopped: last_error says why.';
