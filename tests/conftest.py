@@ -6,6 +6,7 @@ pytest_plugins = [
     "tests.fix_report",
     "tests.fix_cluster",
     "tests.fix_kafka",
+    "tests.fix_secure",
     "tests.fix_zookeeper",
     "tests.fix_proxy",
     "tests.fix_worker",

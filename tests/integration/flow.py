@@ -41,6 +41,10 @@ class Flow:
         """set_property() of a librdkafka property."""
         self.admin.execute("SELECT pipeline_kafka.set_property(%s, %s)", [name, value])
 
+    def set_secret(self, name: str, value: str) -> None:
+        """set_secret() of a librdkafka property."""
+        self.admin.execute("SELECT pipeline_kafka.set_secret(%s, %s)", [name, value])
+
     def look_often(self) -> None:
         """Let workers ask for new topics and partitions twice a second, not every 10 s."""
         self.set_property("topic.metadata.refresh.interval.ms", "500")

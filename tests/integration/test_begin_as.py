@@ -31,7 +31,7 @@ ESCAPES = {
     "COPY FROM a file": "COPY seen FROM '/etc/passwd'",
     "pg_read_file": "PERFORM pg_read_file('PG_VERSION')",
     "pg_authid": "PERFORM rolpassword FROM pg_authid",
-    "the passwords for Kafka": "PERFORM value FROM pipeline_kafka.properties",
+    "the passwords for Kafka": "PERFORM value FROM pipeline_kafka.secrets",
     "session_replication_role": "SET session_replication_role = replica",
     "a temporary table": "CREATE TEMPORARY TABLE pg_class (oid oid)",
     "a cursor that outlives the switch": "EXECUTE 'DECLARE c CURSOR WITH HOLD FOR SELECT 1'",

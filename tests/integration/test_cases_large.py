@@ -112,9 +112,9 @@ def test_case_20_a_password_with_everything_in_it(admin: Connection, guarded_bro
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
         "sasl.username": "me",
-        "sasl.password": PASSWORD + "wrong",
     }.items():
         flow.set_property(name, value)
+    flow.set_secret("sasl.password", PASSWORD + "wrong")
     guarded_broker.create_topic("guarded")
     guarded_broker.produce("guarded", ["1"])
     admin.execute("CREATE TABLE t (id int)")
@@ -123,7 +123,7 @@ def test_case_20_a_password_with_everything_in_it(admin: Connection, guarded_bro
     error = wait_until(
         lambda: flow.value(said), "the broker refuses the password", accept=lambda e: e and "uthentication" in e
     )
-    flow.set_property("sasl.password", PASSWORD)
+    flow.set_secret("sasl.password", PASSWORD)
     flow.read("guarded")
     assert flow.column("SELECT id FROM t") == [1]
     shown = flow.value("SELECT string_agg(value, ' ') FROM pipeline_kafka.properties_shown")

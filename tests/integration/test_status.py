@@ -54,7 +54,7 @@ def test_a_consumer_whose_kafka_is_not_there(admin: Connection, flow: Flow) -> N
     wait_until(
         lambda: flow.value(said),
         "the worker says why",
-        accept=lambda error: error and "Broker transport failure" in error,
+        accept=lambda error: error and "Kafka's connection failed" in error and "Connection refused" in error,
     )
 
 

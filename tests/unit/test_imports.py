@@ -10,7 +10,8 @@ PACKAGE = Path(__file__).resolve().parents[2] / "pipeline_kafka"
 # A module imports from lines above its own only. A new module gets its place here first.
 ORDER = [
     {"__init__"},
-    {"model", "log", "errors", "listening"},
+    {"model", "log", "errors", "listening", "steps"},
+    {"hearing"},
     {
         "place",
         "message",
@@ -21,10 +22,12 @@ ORDER = [
         "catalog",
         "offsets",
         "consumer_state",
+        "kafka_state",
         "placeholders",
         "coverage",
     },
-    {"decoders", "consumer", "owner", "tries", "answers"},
+    {"decoders", "consumer", "owner", "tries", "registered"},
+    {"answers", "discovery"},
     {"why", "work", "session", "asking", "copying"},
     {"recorder"},
     {"dead_letters", "limit"},
@@ -51,7 +54,7 @@ KNOWN = {
 }
 
 # Either side of the pipeline can be changed without the other: neither speaks the other's protocol.
-KAFKA_SIDE = {"consumer", "kafka", "batch"}
+KAFKA_SIDE = {"consumer", "kafka", "batch", "steps", "hearing"}
 POSTGRESQL_SIDE = {"catalog", "database", "offsets", "consumer_state", "loader", "loading", "status"}
 
 
