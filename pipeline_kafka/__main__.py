@@ -19,6 +19,8 @@ from . import __version__, log, status
 from .consumer_state import backoff
 from .errors import LetGo, NothingToDo, describe
 from .log import logger
+from .replay_worker import FIRST_SLOT as FIRST_REPLAY_SLOT
+from .replay_worker import ReplayWorker
 from .runner import HEALTHY
 from .worker import Worker
 
@@ -40,7 +42,11 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
     worker = commands.add_parser("worker", help="read Kafka for a database until stopped")
     _database_arguments(worker)
-    worker.add_argument("--slot", type=int, help="the worker's number (default: the first free one from 100 on)")
+    worker.add_argument(
+        "--slot",
+        type=int,
+        help="the worker's number (default: the first free one from 100 on; from 1024 on those of replays)",
+    )
     worker.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     worker.add_argument("--supervised", action="store_true", help="end with stdin, as the server's child does")
     worker.set_defaults(run=_worker)
@@ -101,7 +107,8 @@ def _keep_memory_together() -> None:
 
 def _work(arguments: argparse.Namespace, stopping: threading.Event) -> int:
     try:
-        worker = Worker(_dsn(arguments), arguments.slot, local=arguments.supervised)
+        kind = ReplayWorker if arguments.slot is not None and arguments.slot >= FIRST_REPLAY_SLOT else Worker
+        worker = kind(_dsn(arguments), arguments.slot, local=arguments.supervised)
         _stop_when_told(worker, stopping, arguments.supervised)
         worker.run()
     except NothingToDo as reason:

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import msgspec
 
-from .answers.protocol import DONE, TROUBLE, Frame, Frames, Request, Trouble
+from .answers.protocol import DONE, PIECE, TROUBLE, Frame, Frames, Request, Trouble
 
 # questions that take no broker
 OFFLINE = {"refuse_property", "registered_brokers", "zookeeper_offsets", "zookeeper_members"}
@@ -44,10 +44,10 @@ def ask(plpy: Any, question: str, arguments: str, timeout: int) -> list[str]:
 
 
 def frames(plpy: Any, question: str, arguments: dict[str, Any], timeout: int) -> Iterator[Frame]:
-    """Yield the frames of an answer but for the last; see ask()."""
+    """Yield the frames of an answer but for the last; see ask(). Between pieces, the timeout begins anew."""
     brokers = plpy.execute("SELECT host FROM pipeline_kafka.brokers ORDER BY host")
     if not brokers and question not in OFFLINE:
-        _raise(plpy, Trouble("55000", "no broker is configured", hint="pipeline_kafka.add_broker() names one."))
+        raise_trouble(plpy, Trouble("55000", "no broker is configured", hint="pipeline_kafka.add_broker() names one."))
     properties = plpy.execute(_PROPERTIES)
     request = Request(
         question,
@@ -67,7 +67,7 @@ def frames(plpy: Any, question: str, arguments: dict[str, Any], timeout: int) ->
         except _Gone as gone:
             request.timeout = end - time.monotonic()
             if gone.code != -signal.SIGABRT or begun or request.timeout < AGAIN_FOR:
-                _raise(plpy, Trouble("58000", f"the process that asks Kafka {_end_of(gone.code)}"))
+                raise_trouble(plpy, Trouble("58000", f"the process that asks Kafka {_end_of(gone.code)}"))
 
 
 class _Gone(Exception):
@@ -80,9 +80,9 @@ class _Gone(Exception):
 
 def _answer(plpy: Any, python: str, request: Request) -> Iterator[Frame]:
     with _process(python, request) as (process, out):
-        for frame in _read(plpy, process, out, time.monotonic() + request.timeout + GRACE):
+        for frame in _read(plpy, process, out, request.timeout + GRACE):
             if frame.kind == TROUBLE:
-                _raise(plpy, msgspec.json.decode(frame.data, type=Trouble))
+                raise_trouble(plpy, msgspec.json.decode(frame.data, type=Trouble))
             if frame.kind == DONE:
                 return
             yield frame
@@ -106,7 +106,8 @@ def _process(python: str, request: Request) -> Iterator[tuple[subprocess.Popen[b
             process.kill()
 
 
-def _read(plpy: Any, process: subprocess.Popen[bytes], out: IO[bytes], end: float) -> Iterator[Frame]:
+def _read(plpy: Any, process: subprocess.Popen[bytes], out: IO[bytes], patience: float) -> Iterator[Frame]:
+    end = time.monotonic() + patience
     cut = Frames()
     look = plpy.prepare("SELECT")
     while True:
@@ -115,15 +116,19 @@ def _read(plpy: Any, process: subprocess.Popen[bytes], out: IO[bytes], end: floa
             data = os.read(out.fileno(), _MOST)
             if not data:
                 raise _Gone(process.wait())
-            yield from cut.feed(data)
+            for frame in cut.feed(data):
+                yield frame
+                if frame.kind == PIECE:
+                    end = time.monotonic() + patience  # whoever reads them may take long over one
         elif time.monotonic() > end:
-            _raise(plpy, Trouble("08006", "Kafka did not answer in time", hint="Give it a longer timeout."))
+            raise_trouble(plpy, Trouble("08006", "Kafka did not answer in time", hint="Give it a longer timeout."))
 
 
 def _end_of(code: int) -> str:
     return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
-def _raise(plpy: Any, trouble: Trouble) -> None:
-    more = {"detail": trouble.detail, "hint": trouble.hint}
+def raise_trouble(plpy: Any, trouble: Trouble) -> None:
+    """Raise plpy.Error with what a Trouble says."""
+    more = {"detail": trouble.detail, "hint": trouble.hint}  # None would be the text "None"
     plpy.error(trouble.error, sqlstate=trouble.sqlstate, **{name: text for name, text in more.items() if text})

@@ -32,13 +32,14 @@ SELECT c.id, c.topic, c.exclude, c.relation::oid::int8 AS relation,
        c.timeout, c.start_offset,
        ceil(extract(epoch FROM c.start_timestamp) * 1000)::int8 AS start_timestamp, c.start_last, c.started,
        c.on_error, c.on_null, c.on_conflict, c.conflict_key, c.max_dead_letters,
-       c.on_offset_lost, c.xmin::text AS version
+       c.on_offset_lost, c.xmin::text AS version, c.replay
 FROM pipeline_kafka.consumers c
 LEFT JOIN pg_class r ON r.oid = c.relation
 LEFT JOIN pg_namespace n ON n.oid = r.relnamespace
 LEFT JOIN pg_roles a ON a.oid = c.owner
 """
-_ENABLED = _CONSUMERS + "WHERE c.enabled ORDER BY c.id"
+_ENABLED = _CONSUMERS + "WHERE c.enabled AND NOT c.replay ORDER BY c.id"
+_REPLAY = _CONSUMERS + "WHERE c.enabled AND c.id = (SELECT p.id FROM pipeline_kafka.replays p WHERE p.slot = %(slot)s)"
 _BY_ID = _CONSUMERS + "WHERE c.id = %(id)s::int"
 
 # Two defaults are no expression for others to use: an identity column takes from its sequence what the role that writes
@@ -104,13 +105,16 @@ class Snapshot:
         return (self.brokers, self.properties) == (other.brokers, other.properties)
 
 
-def read(connection: psycopg.Connection[Any], default_group: str) -> Snapshot:
+def read(connection: psycopg.Connection[Any], default_group: str, slot: int | None = None) -> Snapshot:
     """Read the configuration. ``default_group`` is the group of consumers that name none.
+
+    With ``slot`` the only consumer is the replay that goes on in it, if there is one.
 
     Raises psycopg.errors.UndefinedTable or InvalidSchemaName where the extension is gone.
     """
     with connection.transaction(), connection.cursor(row_factory=class_row(Consumer)) as cursor:
-        consumers = cursor.execute(_ENABLED, {"default_group": default_group}).fetchall()
+        query = _ENABLED if slot is None else _REPLAY
+        consumers = cursor.execute(query, {"default_group": default_group, "slot": slot}).fetchall()
         brokers = connection.execute("SELECT host FROM pipeline_kafka.brokers ORDER BY host").fetchall()
         properties = connection.execute(_PROPERTIES).fetchall()
         zookeepers = connection.execute(

@@ -97,7 +97,7 @@ class Reader:
 
     def more(self, batch: Batch, batchsize: int, maxbytes: int, wait: float) -> None:
         """Add to a batch what arrives within ``wait`` seconds, within the same bounds as take()."""
-        while batch.count < batchsize and batch.bytes < maxbytes:
+        while batch.has_room(batchsize, maxbytes):
             asked = min(batchsize - batch.count, self._affordable(maxbytes - batch.bytes))
             messages = self._kafka.consume(asked, wait)
             self._put(batch, messages)

@@ -214,19 +214,20 @@ def _dispose(cursor: psycopg.Cursor[Any], work: Work, bad: Sequence[Bad]) -> Non
 
 def _reason(consumer: Consumer, last: Bad) -> tuple[str, str]:
     """Return why a consumer stopped: a SQLSTATE, and a text that says what to do."""
+    again = "resume_replay()" if consumer.replay else "consume_begin()"
     if consumer.on_error == "stop":
-        return last.why.sqlstate, f"{_place(last)}: {last.why.error}\n{_PASS}"
+        return last.why.sqlstate, f"{_place(last)}: {last.why.error}\n{_PASS.format(again)}"
     said = f"max_dead_letters ({consumer.max_dead_letters}) is reached; {_place(last)}: {last.why.error}"
-    return _FULL, f"{said}\n{_MAKE_ROOM}"
+    return _FULL, f"{said}\n{_MAKE_ROOM.format(again)}"
 
 
 _PASS = (
-    "Nothing behind it in its partition was loaded. Mend the relation or the message's sender and call consume_begin(),"
+    "Nothing behind it in its partition was loaded. Mend the relation or the message's sender and call {},"
     " which goes on at this message; on_error => 'dead_letter' passes it."
 )
 _MAKE_ROOM = (
     "Nothing was loaded behind it. Look into dead_letters_shown, mend what is wrong, empty it by retry_dead_letters()"
-    " or discard_dead_letters(), or raise max_dead_letters; then consume_begin() goes on from here."
+    " or discard_dead_letters(), or raise max_dead_letters; then {} goes on from here."
 )
 
 

@@ -132,6 +132,7 @@ class Consumer:
     max_dead_letters: int | None
     on_offset_lost: str
     version: str = ""
+    replay: bool = False
 
     def reads(self, topic: str) -> bool:
         """Tell whether it reads this topic: by name, or by its pattern."""

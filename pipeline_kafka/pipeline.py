@@ -142,13 +142,7 @@ class Pipeline:
         size, most = self._routes.bounds()
         batch = self._reader.take(size, most, BUSY_WAIT if self._loading.started() else IDLE_WAIT)
         patience = time.monotonic() + self._routes.timeout()
-        while (
-            batch.next
-            and self._loading.busy()
-            and time.monotonic() < patience
-            and batch.count < size
-            and batch.bytes < most
-        ):
+        while batch.next and self._loading.busy() and time.monotonic() < patience and batch.has_room(size, most):
             self._reader.more(batch, size, most, BUSY_WAIT)
         return batch
 

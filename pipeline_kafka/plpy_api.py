@@ -9,9 +9,10 @@ from typing import Any
 
 from . import errors
 from .asking import ask
+from .here import load_replay, read_replay
 from .retry import Counts, retry
 
-__all__ = ["ask", "default_error_actions", "load_dead_letters"]
+__all__ = ["ask", "default_error_actions", "load_dead_letters", "load_replay", "read_replay"]
 
 
 def load_dead_letters(

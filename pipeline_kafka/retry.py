@@ -159,7 +159,7 @@ class _Desk:
             refused_row = error.sqlstate == ROW_SECURITY and "row-level security policy" in str(error)
             if self._rules.action(error.sqlstate, row_security=refused_row) is not Action.SET_ASIDE:
                 raise
-            return _why(error)
+            return why_of(error)
         return None
 
     def _load(self, letter: Letter) -> None:
@@ -190,7 +190,7 @@ class _Desk:
         return self._session.execute(query, params).rows()
 
 
-def _why(error: Any) -> Why:
+def why_of(error: Any) -> Why:
     """Return what plpy says of an error: see PLy_spi_exception_set() in PostgreSQL's plpy_spi.c."""
     _, detail, hint, _, _, schema, table, column, _, constraint = error.spidata
     named = (schema or "", table, constraint) if constraint and table else None

@@ -71,7 +71,7 @@ class Runner:
                 self._stopping.wait(backoff(failures))
 
     def _run_once(self) -> None:
-        pipeline = self.pipeline = Pipeline(self.place, self.snapshot, self.progress)
+        pipeline = self.pipeline = self._make()
         try:
             while not self._stopping.is_set():
                 snapshot = self.snapshot
@@ -84,6 +84,9 @@ class Runner:
             self.pipeline = None
             self.progress.partitions = 0
             pipeline.close(LAST_WAIT, leave=self._stopping.is_set())
+
+    def _make(self) -> Pipeline:
+        return Pipeline(self.place, self.snapshot, self.progress)
 
     def _after(self, pipeline: Pipeline) -> None:
         """What is done after each step."""

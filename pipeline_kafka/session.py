@@ -41,11 +41,11 @@ class Session:
         """Return its first row."""
         return tuple(self._rows[0].values()) if self._rows else None
 
-    def each(self, query: str, params: Parameters = ()) -> Iterator[Row]:
-        """Yield the rows of a query while other statements run, without holding them all."""
+    def each(self, query: str, params: Parameters = (), chunk: int = 1_000) -> Iterator[Row]:
+        """Yield the rows of a query while other statements run, without holding more than ``chunk`` of them."""
         cursor = self._plpy.cursor(*self._planned(query, params))
-        while chunk := list(cursor.fetch(1_000)):
-            yield from chunk
+        while rows := list(cursor.fetch(chunk)):
+            yield from rows
         cursor.close()
 
     def _planned(self, query: bytes | str, params: Parameters) -> tuple[Any, list[str | None]]:

@@ -26,6 +26,9 @@ BEGINNING = -2  # start_offset's name for it, as in pipeline_kafka 1.0; -1 and N
 KAFKA_WAIT = 10.0  # seconds Kafka may take to answer
 WATCH_EVERY = 5.0  # seconds between looks whether topics are still the same
 
+_ELSEWHERE = "consume_begin() with a start_offset goes on from there, as it does after seek()"
+_OTHERWISE = "another replay() of what there is, or with on_offset_lost => 'earliest', passes over them"
+
 Connection = psycopg.Connection[Any]
 
 
@@ -105,7 +108,7 @@ def _lose(
 
 
 def _stop(connection: Connection, consumer: Consumer, why: str) -> None:
-    hint = "consume_begin() with a start_offset goes on from there, as it does after seek()"
+    hint = _OTHERWISE if consumer.replay else _ELSEWHERE
     with connection.cursor() as cursor:
         consumer_state.stop(cursor, consumer, "22003", f"{why}; {hint}")
 

@@ -19,6 +19,8 @@ _VIEWS = {
     " FROM pipeline_kafka.workers_status",
     "consumers": "SELECT topic, relation::text, state, messages, set_aside, skipped, nulls, lag, last_progress,"
     " last_error FROM pipeline_kafka.consumers_status",
+    "replays": "SELECT id, topic, relation::text, state, messages, set_aside, remaining, rate, time_left, last_error"
+    " FROM pipeline_kafka.replays_status",
 }
 
 

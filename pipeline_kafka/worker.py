@@ -25,7 +25,7 @@ from .log import logger
 from .model import TopicPartition
 from .place import Place
 from .registered import protocol_of
-from .runner import LAST_WAIT
+from .runner import LAST_WAIT, Runner
 from .steps import Refusal
 
 LOCK_CLASS = 1801545323  # "kafk": the class of the advisory locks that slots are, see sql/install/70_status.sql
@@ -70,7 +70,7 @@ class Worker:
         self._wake, self._waker = os.pipe()
         self._stopping = False
         self._lets_go = False
-        self._runners: dict[str, GroupRunner] = {}
+        self._runners: dict[str, Runner] = {}
         self._told: dict[TopicPartition, tuple[int, int]] = {}
         self._discovery = Discovery(lambda: os.write(self._waker, b"d"))
         self._refusals: dict[int, Refusal] | None = None  # by consumer's id, as they were told
@@ -146,13 +146,16 @@ class Worker:
 
     def _read(self) -> Snapshot:
         try:
-            return catalog.read(self._connection, f"pipeline_kafka-{self._system}-{self._name}")
+            return self._read_catalog(f"pipeline_kafka-{self._system}-{self._name}")
         except (
             psycopg.errors.UndefinedTable,
             psycopg.errors.UndefinedFunction,
             psycopg.errors.InvalidSchemaName,
         ):
             raise NothingToDo(f"the extension is not in database {self._name}") from None
+
+    def _read_catalog(self, default_group: str) -> Snapshot:
+        return catalog.read(self._connection, default_group)
 
     def _follow(self) -> None:
         reload_at = tell_at = expire_at = 0.0
@@ -258,7 +261,7 @@ class Worker:
 
     # The end ------------------------------------------------------------------------------------------------
 
-    def _finish(self, runners: Iterable[GroupRunner]) -> None:
+    def _finish(self, runners: Iterable[Runner]) -> None:
         runners = list(runners)
         for runner in runners:
             runner.stop()

@@ -44,6 +44,7 @@
 PG_MODULE_MAGIC;
 
 #define MAX_WORKERS 1024  /* a database */
+#define MAX_SLOTS 2048    /* likewise: those behind its workers are for replays */
 #define MIN_TOKEN 16      /* characters */
 #define LOG_LINE 8192     /* bytes; a longer line is split */
 #define STOP_TIMEOUT 5000 /* ms from SIGTERM to SIGKILL */
@@ -80,16 +81,16 @@ static char *conninfo, *python;
 static bool preloaded;
 static volatile sig_atomic_t start_requested;
 
-static struct request { /* for workers. A stack of growing counts: rolling back to a savepoint pops it */
+static struct request { /* for workers. A stack: rolling back to a savepoint pops it */
     struct request *before;
     SubTransactionId subtransaction;
-    int count;
+    int first, end; /* slots; that of end is not one of them */
 } *requested;
 
 static struct { /* what it takes to start workers, gathered while the transaction can still fail */
-    int count;
+    bool wanted[MAX_SLOTS];
     char database[NAMEDATALEN];
-    pid_t shim[MAX_WORKERS]; /* by slot; 0 where none is seen, -1 where one is leaving */
+    pid_t shim[MAX_SLOTS]; /* by slot; 0 where none is seen, -1 where one is leaving */
 } launch;
 
 static struct { /* made by begin_as() */
@@ -154,34 +155,33 @@ static void warn_too_few(int started, int wanted, const char *database) {
 }
 
 Datum pipeline_kafka_start_workers(PG_FUNCTION_ARGS) {
-    int count = PG_GETARG_INT32(0);
-    if (count < 0 || count > MAX_WORKERS)
-        REFUSE(INVALID_PARAMETER_VALUE, errmsg("cannot start %d workers, but 0 to %d", count, MAX_WORKERS));
-    if (count > (requested == NULL ? 0 : requested->count)) {
-        struct request *request = MemoryContextAlloc(TopTransactionContext, sizeof(struct request));
-        *request = (struct request) {requested, GetCurrentSubTransactionId(), count};
-        requested = request;
-    }
+    int count = PG_GETARG_INT32(0), first = PG_GETARG_INT32(1);
+    if (count < 0 || count > MAX_WORKERS || first < 0 || first > MAX_SLOTS - count)
+        REFUSE(INVALID_PARAMETER_VALUE, errmsg("cannot start %d workers from slot %d on", count, first));
+    struct request *request = MemoryContextAlloc(TopTransactionContext, sizeof(struct request));
+    *request = (struct request) {requested, GetCurrentSubTransactionId(), first, first + count};
+    requested = count > 0 ? request : requested;
     PG_RETURN_VOID();
 }
 
 static void plan_launch(void) {
-    launch.count = requested->count;
+    memset(&launch, 0, sizeof(launch));
+    for (struct request *request = requested; request != NULL; request = request->before)
+        memset(launch.wanted + request->first, true, request->end - request->first);
     strlcpy(launch.database, get_database_name(MyDatabaseId), NAMEDATALEN);
-    memset(launch.shim, 0, sizeof(launch.shim));
     pgstat_clear_backend_activity_snapshot();
     for (int i = pgstat_fetch_stat_numbackends(); i > 0; i--) {
         PgBackendStatus *backend = &pgstat_get_local_beentry_by_index(i)->backendStatus;
         Oid database;
         int slot, skip = strncmp(backend->st_appname, LEAVING, strlen(LEAVING)) == 0 ? strlen(LEAVING) : 0;
         if (backend->st_backendType == B_BG_WORKER && sscanf(backend->st_appname + skip, SHIM, &database, &slot) == 2 &&
-            database == MyDatabaseId && slot < launch.count && launch.shim[slot] <= 0)
+            database == MyDatabaseId && slot < MAX_SLOTS && launch.shim[slot] <= 0)
             launch.shim[slot] = skip != 0 ? -1 : backend->st_procpid;
     }
 }
 
 static bool launch_worker(int slot) {
-    static BackgroundWorkerHandle *last[MAX_WORKERS]; /* what this backend has registered */
+    static BackgroundWorkerHandle *last[MAX_SLOTS]; /* what this backend has registered */
     BackgroundWorker worker = describe("worker", 1); /* s, and at once after the server has crashed */
     pid_t pid;
     if (launch.shim[slot] > 0 && kill(launch.shim[slot], SIGUSR2) == 0)
@@ -197,11 +197,12 @@ static bool launch_worker(int slot) {
 }
 
 static void launch_workers(void) {
-    int running = 0;
-    for (int slot = 0; slot < launch.count; slot++)
-        running += launch_worker(slot);
-    if (running < launch.count)
-        warn_too_few(running, launch.count, launch.database);
+    int running = 0, wanted = 0;
+    for (int slot = 0; requested != NULL && slot < MAX_SLOTS; slot++)
+        if (launch.wanted[slot] && ++wanted)
+            running += launch_worker(slot);
+    if (running < wanted)
+        warn_too_few(running, wanted, launch.database);
 }
 
 static void refuse_if_switched(int level) {
@@ -221,7 +222,6 @@ static void at_transaction(XactEvent event, void *arg) {
     if (event == XACT_EVENT_COMMIT)
         launch_workers();
     requested = NULL;
-    launch.count = 0;
     switched.level = 0;
 }
 
@@ -312,7 +312,7 @@ PGDLLEXPORT void pipeline_kafka_starter_main(Datum database) {
     if (OidIsValid(get_extension_oid("pipeline_kafka", true))) {
         PushActiveSnapshot(GetTransactionSnapshot());
         SPI_connect();
-        SPI_execute("SELECT pipeline_kafka.start_workers(pipeline_kafka.workers_wanted())", false, 0);
+        SPI_execute("SELECT pipeline_kafka.start_wanted()", false, 0);
         SPI_finish();
         PopActiveSnapshot();
     }

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 
 from .. import log
 from ..kafka import error_of
-from .protocol import DONE, ROW, TROUBLE, Request, Trouble, Unanswered, packed
+from .protocol import DONE, PIECE, ROW, TROUBLE, Request, Trouble, Unanswered, packed
 from .questions import QUESTIONS
 
 
@@ -43,7 +43,11 @@ def _end_with_session() -> None:
 def _answer(request: Request, out: BinaryIO) -> None:
     try:
         for row in QUESTIONS[request.question](request, **request.arguments):
-            out.write(packed(ROW, msgspec.json.encode(row)))
+            if isinstance(row, bytes):
+                out.write(packed(PIECE, row))
+                out.flush()  # the next may be long in coming
+            else:
+                out.write(packed(ROW, msgspec.json.encode(row)))
         last = packed(DONE)
     except Unanswered as unanswered:
         last = packed(TROUBLE, msgspec.json.encode(unanswered.trouble))

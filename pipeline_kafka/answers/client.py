@@ -53,8 +53,9 @@ class Kafka:
     """The cluster of a request, for as long as its timeout lasts."""
 
     def __init__(self, request: Request) -> None:
-        self._ear = Ear()
-        self._settings = {**base_settings(request.brokers, request.properties.items()), **self._ear.settings}
+        self.ear = Ear()
+        self._settings = {**base_settings(request.brokers, request.properties.items()), **self.ear.settings}
+        self._uncommitted = request.properties.get("isolation.level") == "read_uncommitted"
         self._end = time.monotonic() + request.timeout
         self._timeout = request.timeout
         self._refusal_wait = 0.0 if len(request.brokers) == 1 else _OTHERS_WAIT
@@ -66,6 +67,10 @@ class Kafka:
         if left <= 0:
             raise self.timed_out()
         return left
+
+    def reads_uncommitted(self) -> bool:
+        """Tell whether messages of open transactions are read: a property says so."""
+        return self._uncommitted
 
     def admin(self) -> AdminClient:
         """Return a client for metadata, offsets and groups."""
@@ -154,7 +159,7 @@ class Kafka:
         That is the step of what was heard before, where the error does not say why.
         """
         self.heard()
-        return Refused(self._ear.reason(error), what)
+        return Refused(self.ear.reason(error), what)
 
     def timed_out(self) -> Unanswered:
         """Return that there was no answer in time, and why if that is known."""
@@ -168,7 +173,7 @@ class Kafka:
         """Return why brokers could not be spoken to so far; None where nothing was said."""
         if self._admin is not None:
             self._admin.poll(0)
-        return self._ear.told
+        return self.ear.told
 
 
 def _share(left: float) -> float:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-ROW, TROUBLE, DONE = b"R", b"T", b"D"  # a JSON object; a Trouble, the last frame; the last frame of an answer
+ROW, PIECE = b"R", b"P"  # a JSON object; bytes that the asker knows how to read
+TROUBLE, DONE = b"T", b"D"  # the last frame: a Trouble, as JSON; the end of an answer
 _HEAD = struct.Struct("!cI")  # a frame's kind, and how many bytes of it follow
 
 

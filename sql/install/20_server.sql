@@ -1,14 +1,14 @@
 -- What the server itself must do (workers/pipeline_kafka.c): start workers, read settings, write as another role.
 
-CREATE FUNCTION pipeline_kafka.start_workers(count integer)
+CREATE FUNCTION pipeline_kafka.start_workers(count integer, first integer DEFAULT 0)
 RETURNS void
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'pipeline_kafka_start_workers';
 
-COMMENT ON FUNCTION pipeline_kafka.start_workers(integer) IS
-$$Starts the workers 0 to count - 1 of this database once this transaction commits; none if it, or the savepoint of the
-call, is rolled back. The largest count of several calls holds. A worker that runs already is told to look again.
-count: 0 to 1024, else invalid_parameter_value. Warns with configuration_limit_exceeded when max_worker_processes is too
+COMMENT ON FUNCTION pipeline_kafka.start_workers(integer, integer) IS
+$$Starts workers in count slots of this database, from the slot first on, once this transaction commits; none if it, or
+the savepoint of the call, is rolled back. A worker that runs already is told to look again.
+count: 0 to 1024, first: 0 to 2048 - count, else invalid_parameter_value. Slots from 1024 on are for replays. Warns with configuration_limit_exceeded when max_worker_processes is too
 low for all of them. PREPARE TRANSACTION is refused after it (feature_not_supported).$$;
 
 CREATE FUNCTION pipeline_kafka.preloaded()
@@ -52,6 +52,6 @@ $$Ends begin_as(), given its token. Raises insufficient_privilege for another to
 begin_as(). After a wrong token the right one is refused too: only a rollback is left.$$;
 
 -- end_as() is for everyone: it is called as the role switched to, and the token guards it.
-REVOKE EXECUTE ON FUNCTION pipeline_kafka.start_workers(integer) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION pipeline_kafka.start_workers(integer, integer) FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION pipeline_kafka.begin_as(oid, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pipeline_kafka.end_as(text) TO PUBLIC;

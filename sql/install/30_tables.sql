@@ -57,10 +57,14 @@ CREATE TABLE pipeline_kafka.consumers (
     max_dead_letters bigint CONSTRAINT max_dead_letters_positive CHECK (max_dead_letters > 0),
     on_offset_lost text NOT NULL CONSTRAINT known_on_offset_lost CHECK (on_offset_lost IN ('stop', 'earliest', 'latest')),
     enabled        boolean NOT NULL DEFAULT true,
-    CONSTRAINT one_start CHECK (num_nonnulls(start_offset, start_timestamp, start_last) <= 1),
-    UNIQUE (topic, relation)
+    replay         boolean NOT NULL DEFAULT false,
+    CONSTRAINT one_start CHECK (num_nonnulls(start_offset, start_timestamp, start_last) <= 1)
 );
-COMMENT ON TABLE pipeline_kafka.consumers IS 'One row a consume action. Written by consume_begin() and consume_end().';
+CREATE UNIQUE INDEX consumers_topic_relation ON pipeline_kafka.consumers (topic, relation) WHERE NOT replay;
+-- replay() answers an id that was given on its behalf: currval() takes no more than this, and nextval() does
+GRANT SELECT ON SEQUENCE pipeline_kafka.consumers_id_seq TO PUBLIC;
+COMMENT ON TABLE pipeline_kafka.consumers IS
+    'One row a consume action, written by consume_begin() and consume_end(), or a replay: see replays.';
 COMMENT ON COLUMN pipeline_kafka.consumers.topic IS 'A topic''s name, or a regular expression over names that begins with ^.';
 COMMENT ON COLUMN pipeline_kafka.consumers.exclude IS 'Topics that a pattern does not take, as a regular expression.';
 COMMENT ON COLUMN pipeline_kafka.consumers.owner IS 'Rows are written with this role''s privileges and row security.';
@@ -79,6 +83,8 @@ COMMENT ON COLUMN pipeline_kafka.consumers.start_timestamp IS 'In place of start
 COMMENT ON COLUMN pipeline_kafka.consumers.start_last IS 'In place of start_offset: so many offsets before the end of each partition.';
 COMMENT ON COLUMN pipeline_kafka.consumers.started IS
     'True once start_offset was resolved into offsets; a partition without a row there is new and starts at its beginning.';
+COMMENT ON COLUMN pipeline_kafka.consumers.replay IS
+    'True: a part of the topic, read once by a worker of its own; what is said of consumers elsewhere is not said of it.';
 COMMENT ON COLUMN pipeline_kafka.consumers.enabled IS 'False after consume_end(), or where consumer_state says why it stopped.';
 
 CREATE TABLE pipeline_kafka.offsets (

@@ -16,7 +16,7 @@ LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS $$
     SELECT CASE WHEN count(*) = 0 OR pipeline_kafka.setting('workers') = '0' THEN 0
                 ELSE greatest(max(c.parallelism), pipeline_kafka.setting('workers')::int) END
-    FROM pipeline_kafka.consumers c WHERE c.enabled
+    FROM pipeline_kafka.consumers c WHERE c.enabled AND NOT c.replay
 $$;
 COMMENT ON FUNCTION pipeline_kafka.workers_wanted() IS
     'How many workers this server should run for this database: the larger of pipeline_kafka.workers and the largest parallelism; '
@@ -199,7 +199,7 @@ DECLARE
     starts_anew boolean := num_nonnulls(wanted.start_offset, wanted.start_timestamp, wanted.start_last) > 0;
 BEGIN
     SELECT * INTO known FROM pipeline_kafka.consumers c
-    WHERE c.topic = wanted.topic AND c.relation = wanted.relation FOR UPDATE;
+    WHERE c.topic = wanted.topic AND c.relation = wanted.relation AND NOT c.replay FOR UPDATE;
     IF NOT pg_has_role(wanted.owner, known.owner, 'USAGE') THEN
         RAISE EXCEPTION 'consumer % -> % belongs to %', wanted.topic, wanted.relation, known.owner
             USING ERRCODE = 'insufficient_privilege', HINT = 'Its owner, or a member of that role, may change it.';
@@ -219,7 +219,7 @@ BEGIN
         wanted.parallelism, wanted.timeout, wanted.start_offset, wanted.on_error, wanted.on_null, wanted.on_conflict,
         wanted.conflict_key, wanted.max_dead_letters, wanted.on_offset_lost, wanted.start_timestamp, wanted.start_last,
         wanted.exclude)
-    ON CONFLICT (topic, relation) DO UPDATE SET
+    ON CONFLICT (topic, relation) WHERE NOT replay DO UPDATE SET
         group_id = EXCLUDED.group_id, format = EXCLUDED.format, delimiter = EXCLUDED.delimiter, quote = EXCLUDED.quote,
         escape = EXCLUDED.escape, null_string = EXCLUDED.null_string, header = EXCLUDED.header,
         unknown_fields = EXCLUDED.unknown_fields, batchsize = EXCLUDED.batchsize, maxbytes = EXCLUDED.maxbytes,
@@ -242,7 +242,7 @@ AS $$
 BEGIN
     UPDATE pipeline_kafka.consumers c SET enabled = enable_consumers.enabled
     WHERE (wanted.topic IS NULL OR (c.topic = wanted.topic AND c.relation = wanted.relation))
-      AND pg_has_role(caller, c.owner, 'USAGE')
+      AND NOT c.replay AND pg_has_role(caller, c.owner, 'USAGE')
       -- a relation that was dropped cannot be begun again
       AND (NOT enable_consumers.enabled OR EXISTS (SELECT FROM pg_class r WHERE r.oid = c.relation));
     IF NOT FOUND AND wanted.topic IS NOT NULL THEN
@@ -251,7 +251,7 @@ BEGIN
     END IF;
     IF enable_consumers.enabled THEN
         DELETE FROM pipeline_kafka.consumer_state s USING pipeline_kafka.consumers c
-        WHERE c.id = s.consumer_id AND c.enabled AND pg_has_role(caller, c.owner, 'USAGE');
+        WHERE c.id = s.consumer_id AND c.enabled AND NOT c.replay AND pg_has_role(caller, c.owner, 'USAGE');
         PERFORM pipeline_kafka.start_workers(pipeline_kafka.workers_wanted());
     END IF;
 END $$;
@@ -381,6 +381,8 @@ BEGIN
         PERFORM pipeline_kafka.enable_consumers(false, NEW.caller, wanted);
     WHEN 'pipeline_kafka.consume_end()'::regprocedure THEN
         PERFORM pipeline_kafka.enable_consumers(false, NEW.caller, NULL);
+    ELSE
+        PERFORM pipeline_kafka.serve_replay(NEW);
     END CASE;
     RETURN NULL;
 END $$;

@@ -94,6 +94,23 @@ COMMENT ON FUNCTION pipeline_kafka.move_offsets(int, oid, jsonb) IS
     'The writing part of seek(): moves a consumer (by id) to what seek_targets() answered, notes it in seeks, and answers an array '
     'of objects with topic, partition, from_offset and to_offset. It waits for batches that are being loaded.';
 
+CREATE FUNCTION pipeline_kafka.own_consumer(wanted pipeline_kafka.consumers, caller oid) RETURNS pipeline_kafka.consumers
+LANGUAGE plpgsql STABLE CALLED ON NULL INPUT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    known pipeline_kafka.consumers;
+BEGIN
+    SELECT * INTO known FROM pipeline_kafka.consumers c
+    WHERE c.topic = wanted.topic AND c.relation = wanted.relation AND NOT c.replay AND pg_has_role(caller, c.owner, 'USAGE');
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no consumer % -> % of yours', wanted.topic, wanted.relation USING ERRCODE = 'undefined_object',
+            HINT = 'SELECT topic, relation, owner FROM pipeline_kafka.consumers_status shows those there are.';
+    END IF;
+    RETURN known;
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.own_consumer(pipeline_kafka.consumers, oid) IS
+    'The consumer of wanted''s topic and relation, if it is the caller''s. Errors: 42704.';
+
 CREATE FUNCTION pipeline_kafka.seek_consumer(wanted pipeline_kafka.consumers, caller oid, partition int, of_topic text,
     to_offset bigint, to_timestamp timestamptz, clamp boolean, timeout int) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
@@ -102,12 +119,8 @@ DECLARE
     known pipeline_kafka.consumers;
     targets jsonb;
 BEGIN
-    SELECT * INTO known FROM pipeline_kafka.consumers c
-    WHERE c.topic = wanted.topic AND c.relation = wanted.relation AND pg_has_role(caller, c.owner, 'USAGE');
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no consumer % -> % of yours', wanted.topic, wanted.relation USING ERRCODE = 'undefined_object',
-            HINT = 'SELECT topic, relation, owner FROM pipeline_kafka.consumers_status shows those there are.';
-    ELSIF known.topic ^@ '^' AND partition IS NOT NULL AND of_topic IS NULL THEN
+    known := pipeline_kafka.own_consumer(wanted, caller);
+    IF known.topic ^@ '^' AND partition IS NOT NULL AND of_topic IS NULL THEN
         RAISE EXCEPTION 'partition % of which topic? % is a pattern', partition, known.topic USING ERRCODE = 'invalid_parameter_value',
             HINT = 'of_topic => ''…'' names it.';
     ELSIF of_topic <> known.topic AND (known.topic !~ '^\^' OR of_topic !~ known.topic OR of_topic ~ known.exclude) THEN
@@ -168,6 +181,10 @@ BEGIN
             SELECT pipeline_kafka.seek_consumer(wanted, NEW.caller, a.partition, a.of_topic, a.to_offset, a.to_timestamp, a.clamp, a.timeout)
             FROM jsonb_to_record(NEW.arguments) AS a(partition int, of_topic text, to_offset bigint, to_timestamp timestamptz,
                                                      clamp boolean, timeout int));
+    WHEN 'pipeline_kafka.rewind(text, regclass, bigint, timestamptz, int, boolean, int)'::regprocedure THEN
+        NEW.answer := (
+            SELECT pipeline_kafka.rewind_consumer(wanted, NEW.caller, a.partition, a.to_offset, a.to_timestamp, a.force, a.timeout)
+            FROM jsonb_to_record(NEW.arguments) AS a(partition int, to_offset bigint, to_timestamp timestamptz, force boolean, timeout int));
     END CASE;
     RETURN NEW;
 END $$;

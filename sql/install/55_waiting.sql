@@ -18,7 +18,7 @@ DECLARE
     known record;
 BEGIN
     SELECT c AS consumer, c.xmin::text AS version INTO known FROM pipeline_kafka.consumers c
-    WHERE c.relation = consumer_of.relation
+    WHERE c.relation = consumer_of.relation AND NOT c.replay
       AND (c.topic = consumer_of.topic OR (c.topic ^@ '^' AND consumer_of.topic ~ c.topic AND (consumer_of.topic ~ c.exclude) IS NOT TRUE))
     ORDER BY c.topic <> consumer_of.topic, NOT c.enabled, c.id LIMIT 1;
     IF NOT FOUND THEN
@@ -176,7 +176,7 @@ COMMENT ON FUNCTION pipeline_kafka.call_of_consume_begin(jsonb) IS
 CREATE FUNCTION pipeline_kafka.consumer_runs(topic text, relation regclass) RETURNS boolean
 LANGUAGE sql STABLE CALLED ON NULL INPUT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT c.enabled FROM pipeline_kafka.consumers c WHERE c.topic = $1 AND c.relation = $2
+    SELECT c.enabled FROM pipeline_kafka.consumers c WHERE c.topic = $1 AND c.relation = $2 AND NOT c.replay
 $$;
 COMMENT ON FUNCTION pipeline_kafka.consumer_runs(text, regclass) IS
     'Whether a consumer has been begun, and not ended or stopped since; NULL where there is none.';

@@ -34,7 +34,7 @@ SELECT c.topic AS subscription, o.topic, o.partition, c.relation, o.next_offset,
 FROM pipeline_kafka.offsets o
 JOIN pipeline_kafka.consumers c ON c.id = o.consumer_id
 LEFT JOIN pipeline_kafka.watermarks w ON w.topic = o.topic AND w.partition = o.partition
-WHERE (o.topic ~ c.exclude) IS NOT TRUE
+WHERE NOT c.replay AND (o.topic ~ c.exclude) IS NOT TRUE
 ORDER BY c.topic, c.relation, o.topic, o.partition;
 COMMENT ON VIEW pipeline_kafka.consumer_lag IS
     'How far each consumer is behind in each partition: in messages, and in seconds since the last message it passed '
@@ -43,7 +43,8 @@ COMMENT ON VIEW pipeline_kafka.consumer_lag IS
 CREATE VIEW pipeline_kafka.consumers_status AS
 SELECT c.id, c.topic, c.relation, c.owner,
        CASE WHEN NOT c.enabled THEN CASE WHEN s.failures > 0 THEN 'stopped' ELSE 'ended' END
-            WHEN NOT EXISTS (SELECT FROM pipeline_kafka.workers_status w WHERE w.state = 'running') THEN 'no worker'
+            WHEN NOT EXISTS (SELECT FROM pipeline_kafka.workers_status w WHERE w.state = 'running' AND w.slot < 1024)
+                 THEN 'no worker'
             WHEN s.failures > 0 OR k.error IS NOT NULL THEN 'failing'
             WHEN NOT c.started THEN 'starting'
             WHEN o.partitions IS NULL THEN 'waiting for topic'
@@ -70,6 +71,7 @@ LEFT JOIN (
     FROM pipeline_kafka.kafka_state ks
     JOIN pipeline_kafka.workers_status w ON w.slot = ks.slot AND w.state = 'running'
     ORDER BY ks.consumer_id, ks.failed_at DESC) k ON k.consumer_id = c.id AND c.enabled
+WHERE NOT c.replay
 ORDER BY c.topic, c.relation;
 COMMENT ON VIEW pipeline_kafka.consumers_status IS
     'A row a consumer: its state (running, starting, waiting for topic, failing, no worker, ended, stopped), counts of messages, '

@@ -5,4 +5,5 @@ GRANT EXECUTE ON FUNCTION pipeline_kafka.end_as(text) TO PUBLIC;  -- the owner m
 GRANT EXECUTE ON FUNCTION pipeline_kafka.workers_wanted() TO pg_monitor;
 
 GRANT SELECT ON pipeline_kafka.workers_status, pipeline_kafka.consumer_lag, pipeline_kafka.consumers_status,
-    pipeline_kafka.brokers, pipeline_kafka.zookeepers, pipeline_kafka.properties_shown TO pg_monitor;
+    pipeline_kafka.replays_status, pipeline_kafka.brokers, pipeline_kafka.zookeepers, pipeline_kafka.properties_shown
+    TO pg_monitor;

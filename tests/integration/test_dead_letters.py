@@ -218,3 +218,13 @@ def test_all_that_was_set_aside_is_accounted_for(letters: Feed) -> None:
                         (SELECT count(*) FROM pipeline_kafka.dead_letters)::int,
                         (SELECT sum(count) FROM pipeline_kafka.dead_letter_outcomes)::int"""
     assert letters.rows(account) == [(5, 3, 2)]
+
+
+def test_a_bad_message_comes_now_and_then_between_good_batches(admin: Connection, feed: MakeFeed) -> None:
+    admin.execute("CREATE TABLE t (id int CHECK (id > 0))")
+    made = feed()
+    for _ in range(3):
+        assert [made.send('{"id":1}') for _ in range(10)] == [None] * 10
+        assert made.send('{"id":1}', '{"id":-1}', '{"id":1}') is None
+    assert made.value("SELECT count(*) FROM t") == 36
+    assert [offset for _, offset, _ in made.letters()] == [11, 24, 37]

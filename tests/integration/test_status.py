@@ -170,7 +170,7 @@ def test_the_status_command(flow: Flow, topic: MakeTopic, database: Database) ->
 
 
 def test_the_status_command_where_nothing_is(database: Database, admin: Connection) -> None:
-    assert json.loads(status_command(database, "--json")) == {"workers": [], "consumers": []}
+    assert json.loads(status_command(database, "--json")) == {"workers": [], "consumers": [], "replays": []}
     assert "none" in status_command(database)
     admin.execute("DROP EXTENSION pipeline_kafka")
     with pytest.raises(subprocess.CalledProcessError) as failed:

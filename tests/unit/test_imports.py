@@ -33,12 +33,13 @@ ORDER = [
     {"dead_letters", "limit"},
     {"around"},
     {"loader", "retry"},
-    {"loading", "routes"},
-    {"starts"},
+    {"loading", "routes", "here"},
+    {"starts", "replay_routes"},
     {"pipeline"},
     {"runner"},
-    {"lanes"},
+    {"lanes", "replaying"},
     {"worker", "status", "plpy_api"},
+    {"replay_worker"},
     {"__main__"},
 ]
 RANK = {module: rank for rank, modules in enumerate(ORDER) for module in modules}
