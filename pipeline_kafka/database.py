@@ -62,7 +62,6 @@ def connect(dsn: str, application_name: str) -> psycopg.Connection[Any]:
         autocommit=True,
         application_name=application_name,
         cursor_factory=ListeningCursor,
-        prepare_threshold=None,  # psycopg would DEALLOCATE ALL behind a rollback, and with its own those of tries.py
         connect_timeout=10,
         keepalives_idle=10,
         keepalives_interval=5,

@@ -50,15 +50,18 @@ COMMENT ON FUNCTION pipeline_kafka.committed_offsets(text, text, int) IS
 CREATE FUNCTION pipeline_kafka.zookeeper_named(address text) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    known text[] := (SELECT array_agg(z.address) FROM pipeline_kafka.zookeepers z);
 BEGIN
-    IF address IS NULL THEN
+    IF address IS NULL AND cardinality(known) IS DISTINCT FROM 1 THEN
         RAISE EXCEPTION 'no ZooKeeper is named' USING ERRCODE = 'invalid_parameter_value',
             HINT = 'Give its address, as zookeeper.connect has it: h1:2181,h2:2181/chroot.';
     END IF;
-    RETURN address;
+    RETURN coalesce(address, known[1]);
 END $$;
 COMMENT ON FUNCTION pipeline_kafka.zookeeper_named(text) IS
-    'The ZooKeeper that an argument names. Errors: 22023 where it names none.';
+    'The ZooKeeper that an argument names, or where it is NULL the one that discover_brokers() was given. Errors: 22023 where it '
+    'names none, and none or several were given.';
 
 CREATE FUNCTION pipeline_kafka.lag_of(high bigint, next_offset bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
@@ -97,11 +100,12 @@ AS $$
              jsonb_to_record(a) AS r(topic text, partition int, low bigint, high bigint, kafka_offset bigint, zookeeper_offset bigint))
     SELECT p.topic, p.partition, p.low, p.high, p.kafka_offset, pipeline_kafka.lag_of(p.high, p.kafka_offset),
            p.zookeeper_offset, pipeline_kafka.lag_of(p.high, p.zookeeper_offset),
-           c.relation, o.next_offset, pipeline_kafka.lag_of(p.high, o.next_offset)
+           o.relation, o.next_offset, pipeline_kafka.lag_of(p.high, o.next_offset)
     FROM progress p
-    LEFT JOIN pipeline_kafka.offsets o ON o.topic = p.topic AND o.partition = p.partition
-    LEFT JOIN pipeline_kafka.consumers c ON c.id = o.consumer_id
-    ORDER BY p.topic, p.partition, c.relation
+    LEFT JOIN (SELECT oo.topic, oo.partition, oo.next_offset, c.relation
+               FROM pipeline_kafka.offsets oo JOIN pipeline_kafka.consumers c ON c.id = oo.consumer_id
+               WHERE NOT c.replay) o ON o.topic = p.topic AND o.partition = p.partition
+    ORDER BY p.topic, p.partition, o.relation
 $$;
 COMMENT ON FUNCTION pipeline_kafka.compare_offsets(text, text, text, int) IS
     'For watching a migration: where a consumer group stands by Kafka and, if one is named, by ZooKeeper, beside the watermarks and '
@@ -151,7 +155,7 @@ BEGIN
     INSERT INTO pipeline_kafka.offsets AS o (consumer_id, topic, partition, next_offset)
     SELECT c.id, s.topic, s.partition, s.committed_offset
     FROM pipeline_kafka.consumers c, jsonb_to_recordset(standing) AS s(topic text, partition int, committed_offset bigint)
-    WHERE c.topic = wanted.topic AND c.relation = wanted.relation AND s.committed_offset IS NOT NULL
+    WHERE c.topic = wanted.topic AND c.relation = wanted.relation AND NOT c.replay AND s.committed_offset IS NOT NULL
     ON CONFLICT ON CONSTRAINT offsets_pkey DO UPDATE SET next_offset = EXCLUDED.next_offset, topic_id = NULL;
     SELECT string_agg(format('%s[%s]', s.topic, s.partition), ', ' ORDER BY s.topic, s.partition) INTO without
     FROM jsonb_to_recordset(standing) AS s(topic text, partition int, committed_offset bigint) WHERE s.committed_offset IS NULL;

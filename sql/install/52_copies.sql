@@ -27,7 +27,7 @@ DECLARE
     members text;
 BEGIN
     SELECT c.* INTO consumer FROM pipeline_kafka.consumers c
-    WHERE c.topic = copy_offsets_to_zookeeper.topic AND c.relation = copy_offsets_to_zookeeper.relation;
+    WHERE c.topic = copy_offsets_to_zookeeper.topic AND c.relation = copy_offsets_to_zookeeper.relation AND NOT c.replay;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no consumer % -> %', topic, relation USING ERRCODE = 'undefined_object',
             HINT = 'SELECT topic, relation FROM pipeline_kafka.consumers_status shows those there are.';

@@ -205,6 +205,18 @@ def test_a_host_that_is_not_known_is_said(admin: Connection) -> None:
         rows(admin, "SELECT * FROM pipeline_kafka.zookeeper_offsets('g', NULL, %s, 2000)", address)
 
 
+def test_the_one_zookeeper_that_lists_brokers_need_not_be_named(
+    admin: Connection, zookeeper: ZooKeeper, keeper: str, group: str
+) -> None:
+    zookeeper.write(old_offsets(group, "t", {0: 5}))
+    admin.execute("INSERT INTO pipeline_kafka.zookeepers (address) VALUES (%s)", [keeper])
+    query = "SELECT committed_offset FROM pipeline_kafka.zookeeper_offsets(%s)"
+    assert rows(admin, query, group) == [(5,)]
+    admin.execute("INSERT INTO pipeline_kafka.zookeepers (address) VALUES ('another:2181')")
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="no ZooKeeper is named"):
+        rows(admin, query, group)
+
+
 def test_a_zookeeper_must_be_named(admin: Connection) -> None:
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="no ZooKeeper is named"):
         rows(admin, "SELECT * FROM pipeline_kafka.zookeeper_offsets('g')")
