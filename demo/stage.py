@@ -42,7 +42,8 @@ class Stage:
         if not keep:
             remove_at_exit(self.folder)
         self.cluster = Cluster(self.folder / "postgres", outlive=keep)
-        self.broker = Broker(self.folder / "kafka", outlive=keep)
+        # a topic that somebody who looks around writes to is made
+        self.broker = Broker(self.folder / "kafka", {"auto.create.topics.enable": "true"}, outlive=keep)
 
     def start(self) -> None:
         """Start both at once, and make an empty database. Raises RuntimeError or TimeoutError."""

@@ -6,6 +6,8 @@ In: librdkafka's error callback and its log. Out: the Refusal that tells most, a
 from __future__ import annotations
 
 import logging
+import math
+import re
 import time
 from typing import Any
 
@@ -17,7 +19,9 @@ from .log import logger
 from .steps import Refusal
 
 LOOK_WAIT = 0.5  # seconds Kafka may take to say that it is there
+SAY_EVERY = 60.0  # seconds between log entries that say the same
 QUIET = 3.0  # seconds without a refusal after which one does not stand any more
+_VARYING = re.compile(r"\d+ms|, \d+ identical error\(s\) suppressed")  # what differs between tries of the same
 _ANY_TOPIC = "__consumer_offsets"  # asked about instead of all topics; it does not matter what is said of it
 
 
@@ -33,6 +37,7 @@ class Ear(logging.Handler):
         self.told: Refusal | None = None
         self.trouble: Refusal | None = None
         self._failed_at = 0.0
+        self._said: dict[str, float] = {}
         own = logging.Logger("librdkafka", min(logging.INFO, logger.level or logging.INFO))
         own.addHandler(self)
         self.settings: dict[str, Any] = {"error_cb": self._on_error, "logger": own}
@@ -71,9 +76,9 @@ class Ear(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Pass a line of librdkafka's log on, and hear what it says of connections."""
-        if logger.isEnabledFor(record.levelno):
-            logger.handle(record)
         line = record.getMessage()
+        if logger.isEnabledFor(record.levelno) and self._is_news(line):
+            logger.handle(record)
         if line.startswith("FAIL "):
             refusal = steps.of_log(line)
             if self.told is None or refusal.weight > self.told.weight:  # the error callback says the same in more words
@@ -83,6 +88,16 @@ class Ear(logging.Handler):
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # follows a reason, and has none
             return
         refusal = steps.of_error(error)
-        logger.warning("%s", refusal)
+        if self._is_news(str(refusal)):
+            logger.warning("%s", refusal)
         if self.told is None or refusal.weight >= self.told.weight:
             self.told = refusal
+
+    def _is_news(self, line: str) -> bool:
+        """Tell whether a line is to be logged: librdkafka says the same again with each of dozens of tries a second."""
+        plain, now = _VARYING.sub("", line), time.monotonic()
+        if now < self._said.get(plain, -math.inf) + SAY_EVERY:
+            return False
+        self._said = {text: at for text, at in self._said.items() if now < at + SAY_EVERY}
+        self._said[plain] = now
+        return True

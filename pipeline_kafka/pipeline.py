@@ -202,7 +202,7 @@ class Pipeline:
 
     def _note(self, consumer: Consumer, sqlstate: str, error: str, moves: Mapping[TopicPartition, Move]) -> None:
         with self._connection.cursor() as cursor:
-            wait = consumer_state.note(cursor, consumer, sqlstate, error, self._routes.failures(consumer) + 1)
+            wait = consumer_state.note(cursor, consumer, sqlstate, error, self._routes.failures(consumer) + 1, True)
         self._take_note(consumer, Failure(wait), moves)
 
     # Loading ------------------------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ from rich.table import Table
 
 from .database import connect
 
+_WIDE = 250  # characters, where nobody says how many there are
+
 _VIEWS = {
     "workers": "SELECT slot, state, host, pid, partitions, last_poll, last_progress, last_error"
     " FROM pipeline_kafka.workers_status",
@@ -35,6 +37,8 @@ def show(dsn: str, *, as_json: bool) -> None:
         print(json.dumps(status, default=str, indent=2))
         return
     console = Console()
+    if not console.is_terminal:
+        console.width = _WIDE
     for name, rows in status.items():
         console.print(_table(name, rows))
 

@@ -91,7 +91,8 @@ CREATE FUNCTION pipeline_kafka.check_consumer(wanted pipeline_kafka.consumers) R
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    kind "char" := (SELECT c.relkind FROM pg_class c WHERE c.oid = wanted.relation);
+    target pg_class := (SELECT c FROM pg_class c WHERE c.oid = wanted.relation);
+    kind "char" := target.relkind;
 BEGIN
     IF wanted.topic IS NULL OR wanted.topic !~ '^([A-Za-z0-9._-]{1,249}|\^.+)$' OR wanted.topic IN ('.', '..') THEN
         RAISE EXCEPTION '"%" is no topic''s name', wanted.topic USING ERRCODE = 'invalid_parameter_value',
@@ -113,6 +114,14 @@ BEGIN
             pipeline_kafka.check_choice('on_conflict', wanted.on_conflict, '{error,ignore,update}'),
             pipeline_kafka.check_range('max_dead_letters', coalesce(wanted.max_dead_letters, 1), 1, 9223372036854775807),
             pipeline_kafka.check_choice('on_offset_lost', wanted.on_offset_lost, '{stop,earliest,latest}');
+    IF target.relpersistence = 't' THEN
+        RAISE EXCEPTION 'relation % is temporary: no worker sees it', wanted.relation
+            USING ERRCODE = 'wrong_object_type', HINT = 'Name one that stays.';
+    END IF;
+    IF target.relnamespace IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace, 'pipeline_kafka'::regnamespace) THEN
+        RAISE EXCEPTION 'relation % is the system''s or this extension''s own', wanted.relation
+            USING ERRCODE = 'wrong_object_type', HINT = 'Name one of your own.';
+    END IF;
     IF kind IS NULL OR kind NOT IN ('r', 'p', 'v', 'f') THEN
         RAISE EXCEPTION 'relation % cannot be written to', wanted.relation USING ERRCODE = 'wrong_object_type',
             HINT = 'Name a table, a partitioned table, a view, a foreign table or a stream.';
@@ -137,9 +146,6 @@ BEGIN
         RAISE EXCEPTION 'delimiter and quote are both %', wanted.delimiter USING ERRCODE = 'invalid_parameter_value',
             HINT = 'COPY needs two different ones.';
     END IF;
-    IF wanted.group_id = '' THEN
-        RAISE EXCEPTION 'group_id is empty' USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave it out for the database''s own.';
-    END IF;
     IF wanted.format <> 'csv' AND (wanted.quote IS NOT NULL OR wanted.escape IS NOT NULL) THEN
         RAISE EXCEPTION 'quote and escape go with format => ''csv'', not ''%''', wanted.format
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave them out.';
@@ -151,6 +157,10 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave it out, or give a pattern that begins with ^.';
     END IF;
     PERFORM pipeline_kafka.check_copy(wanted), pipeline_kafka.check_json(wanted), pipeline_kafka.check_conflict(wanted);
+    IF target.relpersistence = 'u' THEN
+        RAISE WARNING '% is unlogged: a crash of the server empties it, and not the offsets of what was in it', wanted.relation
+            USING HINT = format('ALTER TABLE %s SET LOGGED; or seek() back after a crash.', wanted.relation);
+    END IF;
 END $$;
 COMMENT ON FUNCTION pipeline_kafka.check_consumer(pipeline_kafka.consumers) IS
     'What consume_begin() checks before it stores anything; each error names the object and the remedy.';
@@ -173,7 +183,7 @@ BEGIN
     END IF;
     wanted.format := coalesce(wanted.format, known.format, 'text');
     wanted.delimiter := coalesce(wanted.delimiter, E'\t');
-    wanted.group_id := coalesce(wanted.group_id, known.group_id);
+    wanted.group_id := nullif(coalesce(wanted.group_id, known.group_id), '');
     wanted.batchsize := coalesce(wanted.batchsize, known.batchsize, 10000);
     wanted.maxbytes := coalesce(wanted.maxbytes, known.maxbytes, 32000000);
     wanted.parallelism := coalesce(wanted.parallelism, known.parallelism, 1);
@@ -184,7 +194,7 @@ BEGIN
     wanted.on_null := coalesce(wanted.on_null, known.on_null, 'skip');
     wanted.on_conflict := coalesce(wanted.on_conflict, known.on_conflict, 'error');
     wanted.exclude := nullif(coalesce(wanted.exclude, known.exclude), '');
-    wanted.max_dead_letters := coalesce(wanted.max_dead_letters, known.max_dead_letters);
+    wanted.max_dead_letters := nullif(coalesce(wanted.max_dead_letters, known.max_dead_letters), 0);
     wanted.on_offset_lost := coalesce(wanted.on_offset_lost, known.on_offset_lost, 'stop');
     RETURN wanted;
 END $$;

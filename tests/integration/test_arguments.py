@@ -51,7 +51,7 @@ def count(connection: Connection, table: str) -> int:
         ("start_offset => -3", "start_offset"),
         ("on_error => 'panic'", "on_error"),
         ("on_offset_lost => 'panic'", "on_offset_lost"),
-        ("group_id => ''", "group_id"),
+        ("max_dead_letters => -1", "max_dead_letters"),
     ],
 )
 def test_wrong_arguments_are_named(admin: Connection, arguments: str, said: str) -> None:
@@ -61,6 +61,30 @@ def test_wrong_arguments_are_named(admin: Connection, arguments: str, said: str)
     assert said in (diag.message_primary or "")
     assert diag.message_hint, diag.message_primary
     assert count(admin, "consumers") == 0
+
+
+def test_what_has_no_value_of_its_own_is_taken_back(admin: Connection) -> None:
+    query = "SELECT group_id, max_dead_letters FROM pipeline_kafka.consumers"
+    admin.execute("SELECT pipeline_kafka.consume_begin('topic', 't', group_id => 'mine', max_dead_letters => 5)")
+    admin.execute("SELECT pipeline_kafka.consume_begin('topic', 't', format => 'csv')")
+    assert admin.execute(query).fetchone() == ("mine", 5)
+    admin.execute("SELECT pipeline_kafka.consume_begin('topic', 't', group_id => '', max_dead_letters => 0)")
+    assert admin.execute(query).fetchone() == (None, None)
+
+
+@pytest.mark.parametrize("relation", ["passing", "pg_catalog.pg_class", "pipeline_kafka.brokers"])
+def test_what_is_not_a_users_own_to_fill_is_refused(admin: Connection, relation: str) -> None:
+    admin.execute("CREATE TEMPORARY TABLE passing (id int)")
+    with pytest.raises(psycopg.errors.WrongObjectType, match=relation.rpartition(".")[2]) as refused:
+        admin.execute("SELECT pipeline_kafka.consume_begin('topic', %s)", [relation])
+    assert refused.value.diag.message_hint
+
+
+def test_an_unlogged_table_is_warned_of(admin: Connection) -> None:
+    said: list[str] = []
+    admin.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
+    admin.execute("CREATE UNLOGGED TABLE light (id int); SELECT pipeline_kafka.consume_begin('topic', 'light')")
+    assert [text for text in said if "light is unlogged" in text] != []
 
 
 @pytest.mark.parametrize("topic", ["", "a b", "a/b", ".", "..", "naïve", "x" * 250, "^", "^(unclosed"])

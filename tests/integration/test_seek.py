@@ -256,3 +256,25 @@ def test_a_kafka_that_is_away_is_said_and_nothing_is_locked(
     with pytest.raises(psycopg.errors.ConnectionFailure):
         seek(flow, name, "0, timeout => 500")
     assert time.monotonic() - begun < 30
+
+
+def test_a_table_made_again_goes_on_where_the_dropped_one_was(flow: Flow, topic: MakeTopic) -> None:
+    """As docs/operations.md says: a new consumer, sent to where the old one stood, in one transaction."""
+    name = begun(flow, topic, 3, partitions=2)
+    flow.admin.execute("DROP TABLE t")
+    produce_each(flow, name, 2, 2)
+    places(flow)
+    with flow.admin.transaction():
+        flow.begin(name, "t", start_offset=-2)
+        ended = flow.value("SELECT c.id FROM pipeline_kafka.consumers c WHERE NOT c.enabled")
+        flow.rows(
+            """SELECT s.* FROM pipeline_kafka.offsets o,
+                           pipeline_kafka.seek(%s, 't', o.next_offset, partition => o.partition) AS s
+               WHERE o.consumer_id = %s""",
+            name,
+            ended,
+        )
+        flow.admin.execute("DELETE FROM pipeline_kafka.consumers WHERE id = %s", [ended])
+    flow.read(name)
+    assert landed(flow) == [(0, 3), (0, 4), (1, 3), (1, 4)]
+    assert len(flow.rows("SELECT FROM pipeline_kafka.consumers_status")) == 1
