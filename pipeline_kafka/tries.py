@@ -10,7 +10,7 @@ message that failed is undone, and one that did not is let stand, without anybod
 from __future__ import annotations
 
 import select
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, cast
 
 import psycopg
@@ -18,7 +18,7 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 _KEEP, _UNDO, _CHECK = b"SAVEPOINT try", b"ROLLBACK TO SAVEPOINT try", b"SET CONSTRAINTS ALL IMMEDIATE"
-_MOST_PREPARED = 100  # statements a connection keeps
+_MOST_PREPARED = 100  # statements a connection keeps, or as many as are tried at once
 
 
 class Statement(NamedTuple):
@@ -46,10 +46,17 @@ class Tries:
         Deferred constraints are checked with each. Raises psycopg.Error where a statement cannot be prepared at all,
         or the connection broke.
         """
-        self._forget_what_is_gone()
-        for text in dict.fromkeys([_KEEP, _UNDO, _CHECK, *(s.text for message in messages for s in message)]):
-            self._prepare(text)
+        self._prepare(dict.fromkeys([_KEEP, _UNDO, _CHECK, *(s.text for message in messages for s in message)]))
         self._pg.enter_pipeline_mode()
+        try:
+            errors = self._errors(messages)
+        except BaseException:
+            self._pg.finish()  # answers may be on their way that nobody would know from those to the next question
+            raise
+        self._pg.exit_pipeline_mode()
+        return errors
+
+    def _errors(self, messages: Sequence[Sequence[Statement]]) -> list[psycopg.Error | None]:
         self._send(Statement(_KEEP, []))
         for message in messages:
             for statement in (*message, Statement(_CHECK, []), Statement(_KEEP, [])):
@@ -61,8 +68,17 @@ class Tries:
         self._result()
         errors = [self._outcome(len(message) + 2) for message in messages]
         self._result(ExecStatus.PIPELINE_SYNC)
-        self._pg.exit_pipeline_mode()
         return errors
+
+    def _prepare(self, texts: Collection[bytes]) -> None:
+        """Prepare what is not prepared yet; where that would be too many, those before make room."""
+        self._forget_what_is_gone()
+        if len(self._names.keys() | texts) > _MOST_PREPARED and self._names:
+            self._pg.exec_(b"; ".join(b"DEALLOCATE " + name for name in self._names.values()))
+            self._names.clear()
+        for text in texts:
+            if text not in self._names:
+                self._names[text] = self._prepared(text)
 
     def _forget_what_is_gone(self) -> None:
         """psycopg, for one, deallocates all prepared statements of its connection after a rollback."""
@@ -70,18 +86,13 @@ class Tries:
         there = {result.get_value(row, 0) for row in range(result.ntuples)}
         self._names = {text: name for text, name in self._names.items() if name in there}
 
-    def _prepare(self, text: bytes) -> None:
-        if text in self._names:
-            return
-        if len(self._names) >= _MOST_PREPARED:
-            self._pg.exec_(b"; ".join(b"DEALLOCATE " + name for name in self._names.values()))
-            self._names.clear()
+    def _prepared(self, text: bytes) -> bytes:
         self._count += 1
         name = b"try_%d" % self._count
         result = self._pg.prepare(name, text)
         if result.status != ExecStatus.COMMAND_OK:
             raise psycopg.errors.error_from_result(result)
-        self._names[text] = name
+        return name
 
     def _send(self, statement: Statement) -> None:
         values = cast("list[bytes]", statement.values)  # None is NULL, whatever the stubs say

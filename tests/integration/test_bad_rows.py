@@ -93,6 +93,21 @@ def test_a_storm_of_bad_messages_passes(flow: Flow, topic: MakeTopic) -> None:
     assert [offset for _, offset, _ in flow.aside(name)] == list(range(0, 600, 3))
 
 
+def test_a_storm_of_messages_that_all_name_other_columns_passes(flow: Flow, topic: MakeTopic) -> None:
+    """Each set of columns takes a statement of its own, and a connection keeps only so many prepared."""
+    name = topic()
+    columns = [f"c{place}" for place in range(8)]
+    shapes = [[column for place, column in enumerate(columns) if number >> place & 1] for number in range(256)]
+    messages = [{"id": n if n % 2 else "x", **dict.fromkeys(shape, 1)} for n, shape in enumerate(shapes)]
+    flow.kafka.produce(name, list(map(json.dumps, messages)))
+    flow.admin.execute(f"CREATE TABLE t (id int, {', '.join(f'{c} int DEFAULT 0' for c in columns)})".encode())
+    flow.begin(name, "t", format="json")
+    flow.read(name)
+    assert flow.column("SELECT id FROM t") == list(range(1, 256, 2))
+    assert flow.value(f"SELECT sum({' + '.join(columns)}) FROM t") == sum(len(shapes[n]) for n in range(1, 256, 2))
+    assert len(flow.aside(name)) == 128
+
+
 def test_a_bad_message_of_one_relation_is_a_row_of_another(flow: Flow, topic: MakeTopic) -> None:
     name = topic()
     flow.kafka.produce(name, ["1", "x"])

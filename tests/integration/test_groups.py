@@ -95,13 +95,13 @@ def test_no_name_is_refused(linked: Connection, function: str) -> None:
 
 
 def test_who_may_ask_sees_groups_and_no_secret(linked: Connection, connect: Connect, kafka: Kafka, group: str) -> None:
-    linked.execute("DO $$ BEGIN CREATE ROLE watcher LOGIN; EXCEPTION WHEN duplicate_object THEN END $$")
-    watcher = connect(user="watcher")
+    linked.execute("DO $$ BEGIN CREATE ROLE group_watcher LOGIN; EXCEPTION WHEN duplicate_object THEN END $$")
+    group_watcher = connect(user="group_watcher")
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        rows(watcher, "SELECT * FROM pipeline_kafka.groups()")
-    linked.execute("GRANT EXECUTE ON FUNCTION pipeline_kafka.group_coordinator TO watcher")
-    assert rows(watcher, "SELECT state FROM pipeline_kafka.group_coordinator(%s)", group) == [("Dead",)]
-    linked.execute("DROP OWNED BY watcher")
+        rows(group_watcher, "SELECT * FROM pipeline_kafka.groups()")
+    linked.execute("GRANT EXECUTE ON FUNCTION pipeline_kafka.group_coordinator TO group_watcher")
+    assert rows(group_watcher, "SELECT state FROM pipeline_kafka.group_coordinator(%s)", group) == [("Dead",)]
+    linked.execute("DROP OWNED BY group_watcher")
 
 
 # Coordinators ----------------------------------------------------------------------------------------------------
