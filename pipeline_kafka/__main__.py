@@ -26,6 +26,7 @@ from .worker import Worker
 
 # What the shim in workers/pipeline_kafka.c reads: 0 is "not needed", anything else "start me again".
 EXIT_FAILED, EXIT_NOT_NEEDED, EXIT_LET_GO = 1, 2, 75
+SWITCH_EVERY = 0.0005  # seconds a thread may run while another waits: the loader has little to do, but often
 M_ARENA_MAX = -8  # glibc's malloc.h
 GRACE = 4.5  # seconds after SIGTERM until the process ends whatever it is doing
 
@@ -79,6 +80,7 @@ def _status(arguments: argparse.Namespace) -> int:
 
 def _worker(arguments: argparse.Namespace) -> int:
     log.set_up(arguments.log_level)
+    sys.setswitchinterval(SWITCH_EVERY)
     _keep_memory_together()
     _collect_seldom()
     stopping = threading.Event()

@@ -23,6 +23,7 @@ from .model import TopicPartition
 _LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _SEEK_TRIES = 100
+_AT_ONCE = 1_000  # messages: while they are made into objects no other thread runs, not even to send the batch before
 _SLICE = 64  # the first slice of a batch, before the messages' size is known
 
 
@@ -98,7 +99,7 @@ class Reader:
     def more(self, batch: Batch, batchsize: int, maxbytes: int, wait: float) -> None:
         """Add to a batch what arrives within ``wait`` seconds, within the same bounds as take()."""
         while batch.has_room(batchsize, maxbytes):
-            asked = min(batchsize - batch.count, self._affordable(maxbytes - batch.bytes))
+            asked = min(batchsize - batch.count, self._affordable(maxbytes - batch.bytes), _AT_ONCE)
             messages = self._kafka.consume(asked, wait)
             self._put(batch, messages)
             if len(messages) < asked:
