@@ -21,7 +21,7 @@ from .tries import Statement, Tries
 from .why import Bad, Why, of_error, reads_parameter
 from .work import Work
 
-RUN = 16  # messages that are tried in a round trip: each may wait for a lock, so not many more
+FIRST, MOST = 16, 64  # messages that are tried in a round trip: each may wait for a lock, so more only in a long storm
 STORM = 2  # bad ones among them that make it worth going on so
 
 
@@ -30,6 +30,7 @@ class Around:
 
     def __init__(self, cursor: psycopg.Cursor[Any], tries: Tries, work: Work, rules: Rules, limit: Limit) -> None:
         self.bad: list[Bad] = []
+        self._run = FIRST
         self._cursor = cursor
         self._tries = tries
         self._work = work
@@ -52,7 +53,8 @@ class Around:
                 if size > 1:
                     start, size = self._try_range(start, min(start + size, end))
                 else:
-                    start, size = self._try_each(start, min(start + RUN, end))
+                    start, size = self._try_each(start, min(start + self._run, end))
+                    self._run = min(2 * self._run, MOST)
                 self._cursor.execute("RELEASE SAVEPOINT range")
                 end = self._limit.end(start, len(self.bad))
 
