@@ -81,7 +81,8 @@ class Reader:
     def take(self, batchsize: int, maxbytes: int, wait: float) -> Batch:
         """Wait up to ``wait`` seconds for a first message, then take what is there without waiting.
 
-        At most ``batchsize`` messages, and no more than one message over ``maxbytes`` bytes.
+        At most ``batchsize`` messages, and about ``maxbytes`` bytes: how many messages are asked for goes by the size
+        of those before.
         Raises KafkaException on an error that concerns more than one partition.
         """
         if self._coverage.must_join(self._topics, self.positions.keys()):

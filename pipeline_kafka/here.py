@@ -85,7 +85,7 @@ def load_replay(plpy: Any, replay: int, timeout: int) -> Counts:
     session = Session(plpy)
     session.execute("SET CONSTRAINTS ALL IMMEDIATE")
     load = _Load(plpy, session, replay)
-    for row in session.each(_READ, (replay, timeout), chunk=1):
+    for row in session.each(_READ, (replay, timeout)):
         kind, data = row["piece"][:1], row["piece"][1:]
         if kind == TROUBLE:
             raise_trouble(plpy, msgspec.json.decode(data, type=Trouble))

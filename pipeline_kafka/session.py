@@ -41,10 +41,10 @@ class Session:
         """Return its first row."""
         return tuple(self._rows[0].values()) if self._rows else None
 
-    def each(self, query: str, params: Parameters = (), chunk: int = 1_000) -> Iterator[Row]:
-        """Yield the rows of a query while other statements run, without holding more than ``chunk`` of them."""
+    def each(self, query: str, params: Parameters = ()) -> Iterator[Row]:
+        """Yield the rows of a query while other statements run, one at a time."""
         cursor = self._plpy.cursor(*self._planned(query, params))
-        while rows := list(cursor.fetch(chunk)):
+        while rows := list(cursor.fetch(1)):
             yield from rows
         cursor.close()
 

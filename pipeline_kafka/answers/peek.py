@@ -19,6 +19,7 @@ from .topics import Row
 
 BEGINNING, END = -2, -1
 MOST = 10_000  # messages of a partition
+MOST_BYTES = 64_000_000  # of all messages together: the session holds them
 _OWN = {
     "enable_partition_eof": True,
     "auto_offset_reset": "error",
@@ -42,6 +43,7 @@ def peek(
     kafka = Kafka(request)
     all_visible = request.properties.get("isolation.level") == "read_uncommitted"
     consumer = kafka.consumer(**_OWN)
+    left = MOST_BYTES
     for place in positions(request, one_topic(topic), None, partition, None):
         low, end = place["low"], place["high" if all_visible else "end"]
         reader = _Reader(kafka, consumer, place["topic"], place["partition"], end)
@@ -49,7 +51,11 @@ def peek(
             messages = iter(reader.last(n, low))
         else:
             messages = reader.first(n, _start(place, kafka_offset))
-        yield from map(_row, messages)
+        for message in messages:
+            left -= len(message)
+            if left < 0:
+                raise Unanswered("54000", f"the messages have more than {MOST_BYTES:,} bytes", hint="Ask for fewer.")
+            yield _row(message)
 
 
 def _start(place: Row, kafka_offset: int) -> int:

@@ -319,7 +319,7 @@ COMMENT ON FUNCTION pipeline_kafka.consume_begin(text, regclass, text, text, tex
     'What is left out stays as it is where the consumer is known, and takes its default where it is new. '
     'topic: a name, or a pattern that begins with ^. relation: table, partitioned table, view, foreign table, stream. '
     'group_id: consumer group (the database''s own). format: text (the default), csv, json, raw. '
-    'delimiter (a tab), quote, escape: as in COPY. batchsize (10000): messages, maxbytes (32000000): bytes of a batch at the most. '
+    'delimiter (a tab), quote, escape: as in COPY. batchsize (10000): messages, maxbytes (32000000): bytes, about, that end a batch. '
     'parallelism (1): workers at the least. timeout (250): milliseconds. start_offset: -2 beginning, -1 end, an offset; left out: '
     'go on, or the end where it is new. on_error: dead_letter (the default), stop, skip. '
     'on_offset_lost: stop (the default), earliest, latest. null_string, header: as in COPY. unknown_fields: ignore (the default), '

@@ -136,18 +136,18 @@ BEGIN
     FROM pipeline_kafka.ask('positions', jsonb_build_object('topic', topic, 'exclude', known.exclude, 'partition', partition,
                                                             'milliseconds', NULL), timeout) AS a;
     PERFORM pipeline_kafka.wait_for_offsets(known.id, targets, until);
-    SELECT d.id, d.sqlstate, d.error INTO letter FROM pipeline_kafka.dead_letters d
+    SELECT d.id, d.sqlstate INTO letter FROM pipeline_kafka.dead_letters d
     WHERE d.consumer_id = known.id AND d.topic = wait_for.topic AND d.partition = wait_for.partition
       AND d.kafka_offset = wait_for.kafka_offset;
     IF FOUND THEN
-        RAISE EXCEPTION 'the message at offset % of %[%] was set aside: % %', kafka_offset, topic, partition, letter.sqlstate, letter.error
+        RAISE EXCEPTION 'the message at offset % of %[%] was set aside, with SQLSTATE %', kafka_offset, topic, partition, letter.sqlstate
             USING ERRCODE = 'no_data_found', HINT = format('It is dead letter %s: see dead_letters_shown.', letter.id);
     END IF;
     RETURN 'success';
 END $$;
 COMMENT ON FUNCTION pipeline_kafka.wait_for(text, int, bigint, regclass, int) IS
     'Returns ''success'' once the message at an offset has been read into the relation, also one that is yet to come. '
-    'timeout: ms. Errors: P0002 where it was set aside, with why; 42704 where there is no such partition; else as the other form.';
+    'timeout: ms. Errors: P0002 where it was set aside, with the SQLSTATE; 42704 where there is no such partition; else as the other form.';
 
 CREATE FUNCTION pipeline_kafka.call_of_consume_begin(options jsonb) RETURNS text
 LANGUAGE plpgsql STABLE CALLED ON NULL INPUT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

@@ -17,7 +17,8 @@ AS $$
 DECLARE
     target pg_class := (SELECT c FROM pg_class c WHERE c.oid = known.relation);
     trigger text := (SELECT string_agg(t.tgname, ', ' ORDER BY t.tgname) FROM pg_trigger t
-                     WHERE t.tgrelid = known.relation AND NOT t.tgisinternal AND t.tgtype & 4 <> 0 AND t.tgenabled <> 'D');
+                     WHERE t.tgrelid IN (SELECT known.relation::oid UNION SELECT relid::oid FROM pg_partition_tree(known.relation))
+                       AND NOT t.tgisinternal AND t.tgtype & 4 <> 0 AND t.tgenabled <> 'D');
 BEGIN
     IF target.relkind NOT IN ('r', 'p') THEN
         RAISE EXCEPTION 'rewind() needs a table, which % is not', known.relation USING ERRCODE = 'wrong_object_type',
@@ -139,6 +140,7 @@ CREATE FUNCTION pipeline_kafka.rewind_rows(of_topic text, relation regclass, pla
 LANGUAGE plpgsql VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+    kept boolean;
     path text := (SELECT s.reset_val FROM pg_settings s WHERE s.name = 'search_path');  -- the session's, for triggers on the relation
     own text := current_setting('search_path');
     moves jsonb;
@@ -166,6 +168,11 @@ BEGIN
         PERFORM set_config('search_path', path, true);
         EXECUTE rows;
         GET DIAGNOSTICS removed = ROW_COUNT;
+        EXECUTE format('SELECT EXISTS (%s)', regexp_replace(rows, '^DELETE', 'SELECT')) INTO kept;
+        IF kept THEN
+            RAISE EXCEPTION 'rows of % were kept by a trigger or a rule for DELETE, and would come a second time', relation
+                USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'seek() sends the consumer back and leaves the rows to you.';
+        END IF;
         PERFORM set_config('search_path', own, true);
         RETURN NEXT;
     END LOOP;

@@ -127,7 +127,5 @@ def test_case_20_a_password_with_everything_in_it(admin: Connection, guarded_bro
     flow.read("guarded")
     assert flow.column("SELECT id FROM t") == [1]
     shown = flow.value("SELECT string_agg(value, ' ') FROM pipeline_kafka.properties_shown")
-    assert (
-        PASSWORD
-        not in f"{error} {shown} {cluster.log(seen)} {flow.rows('SELECT * FROM pipeline_kafka.consumers_status')}"
-    )
+    status = flow.value("SELECT string_agg(s::text, ' ') FROM pipeline_kafka.consumers_status s")
+    assert PASSWORD[:5] not in f"{error} {shown} {status} {cluster.log(seen)}"  # before any quote, which may be doubled

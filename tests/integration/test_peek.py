@@ -138,3 +138,11 @@ def test_a_start_is_checked(admin: Connection, no_local_workers: None) -> None:
     ):
         with pytest.raises(psycopg.errors.InvalidParameterValue):
             admin.execute(f"SELECT pipeline_kafka.consume_begin('a', 't', {start})".encode())
+
+
+def test_more_than_a_session_can_hold_is_refused(linked: Connection, kafka: Kafka, topic: MakeTopic) -> None:
+    name = topic()
+    kafka.produce(name, ["x" * 900_000] * 75)
+    with pytest.raises(psycopg.errors.ProgramLimitExceeded, match="more than 64,000,000 bytes"):
+        rows(linked, "SELECT count(*) FROM pipeline_kafka.peek(%s, 0, -2, 100)", name)
+    assert rows(linked, "SELECT count(*) FROM pipeline_kafka.peek(%s, 0, -2, 3)", name) == [(3,)]

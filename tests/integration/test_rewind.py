@@ -152,6 +152,32 @@ def test_it_is_refused_with_the_reason_where_it_would_not_be_exact(flow: Flow, l
     assert flow.value("SELECT count(*) FROM t") == 238
 
 
+def test_it_is_refused_where_a_trigger_keeps_rows(flow: Flow, loaded: str) -> None:
+    flow.admin.execute(
+        """CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+           CREATE TRIGGER soft BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION keep()"""
+    )
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="rows of t were kept"):
+        rewind(flow, loaded, "60")
+    assert flow.rows(COUNTS) == [(198, 198)]
+
+
+def test_triggers_of_partitions_are_seen(flow: Flow, topic: MakeTopic) -> None:
+    name = topic()
+    flow.admin.execute(
+        f"""{PLACES} PARTITION BY RANGE (id);
+            CREATE TABLE leaf PARTITION OF t DEFAULT; CREATE TABLE seen (id int);
+            CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
+                'BEGIN INSERT INTO public.seen VALUES (NEW.id); RETURN NEW; END';
+            CREATE TRIGGER noting AFTER INSERT ON leaf FOR EACH ROW EXECUTE FUNCTION note()""".encode()
+    )
+    flow.kafka.produce(name, ["1", "2"])
+    flow.begin(name, "t", format="text")
+    flow.read(name)
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="pass trigger noting"):
+        rewind(flow, name, "0")
+
+
 def test_only_the_owner_may_and_needs_to_delete(flow: Flow, loaded: str, connect: Connect) -> None:
     flow.admin.execute("DO $$ BEGIN CREATE ROLE rewinder LOGIN; EXCEPTION WHEN duplicate_object THEN END $$")
     flow.admin.execute(
