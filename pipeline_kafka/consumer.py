@@ -17,6 +17,7 @@ from .batch import Batch
 from .coverage import Coverage
 from .errors import PipelineError
 from .log import logger
+from .message import key_of
 from .model import TopicPartition
 
 # Errors that come in place of a message and say that the partition's offset is not to be had.
@@ -120,7 +121,7 @@ class Reader:
                 self._event(batch, message)
                 continue
             if key is None or message.partition() != key.partition or message.topic() != key.topic:
-                key = TopicPartition(message.topic() or "", message.partition() or 0)
+                key = key_of(message)
                 # a partition that was revoked while this was being taken is not read any more
                 into = batch.messages.setdefault(key, []) if key in self.positions else []
             into.append(message)
@@ -140,7 +141,7 @@ class Reader:
         error = message.error()
         assert error is not None
         topic = message.topic() or ""
-        key = TopicPartition(topic, message.partition() or 0)
+        key = key_of(message)
         if error.code() == KafkaError._PARTITION_EOF:
             if key in self.positions:
                 self._reached(batch, key, message.offset() or 0)
@@ -185,7 +186,7 @@ class Reader:
         message = self._kafka.poll(0)
         self._resume([key for key in going if key in self.positions])
         if message is not None and message.error() is None:  # it had left the queue before the pause
-            key = TopicPartition(message.topic() or "", message.partition() or 0)
+            key = key_of(message)
             self.seek(key, self.positions[key])
 
     def _pause(self, keys: list[TopicPartition]) -> None:

@@ -21,9 +21,9 @@ from .asking import frames, raise_trouble
 from .dead_letters import column_names, readable
 from .decoders import decode
 from .decoders.payload import Misfit, Payload, Refused
-from .errors import ROW_SECURITY, Action, Rules
+from .errors import Action
 from .message import headers_json, when
-from .retry import why_of
+from .retry import refused_by, rules_of
 from .session import OwnersCursor, Row, Session
 from .why import Bad, Why, of_reject
 
@@ -60,7 +60,7 @@ def read_replay(plpy: Any, replay: int, timeout: int) -> Iterator[bytes]:
     Each begins with its kind. Of what an iterator raises PL/Python makes "error fetching next item from iterator", so
     that a trouble is the last piece.
     """
-    parts = Session(plpy).execute(_PARTS, (replay,)).rows()
+    parts = Session(plpy).read(_PARTS, (replay,))
     if not parts:
         return
     asked = {
@@ -99,12 +99,11 @@ class _Load:
     def __init__(self, plpy: Any, session: Session, replay: int) -> None:
         self._plpy = plpy
         self._session = session
-        self._consumer, relation = catalog.target(self._read, replay)
+        self._consumer, relation = catalog.target(session.read, replay)
         assert relation is not None  # it was looked at in this transaction
         self._relation = replace(relation, takes_copy=False)
         self._cursor = cast(Any, OwnersCursor(session, self._consumer, self._relation))
-        rules = session.execute("SELECT code, action FROM pipeline_kafka.error_rules").rows()
-        self._rules = Rules((rule["code"], rule["action"]) for rule in rules)
+        self._rules = rules_of(session)
         self._messages = self._bad = self._nulls = 0
         self._tell_at = time.monotonic() + TELL_EVERY
 
@@ -160,10 +159,7 @@ class _Load:
         except Refused as refused:
             return Why(refused.sqlstate, str(refused))
         except self._plpy.SPIError as error:
-            refused_row = error.sqlstate == ROW_SECURITY and "row-level security policy" in str(error)
-            if self._rules.action(error.sqlstate, row_security=refused_row) is not Action.SET_ASIDE:
-                raise
-            return why_of(error)
+            return refused_by(error, self._rules)
         return None
 
     def _stop_at(self, bad: list[Bad]) -> None:
@@ -203,9 +199,6 @@ class _Load:
     def _letters(self, bad: list[Bad]) -> list[Row]:
         names = column_names(self._session, self._relation, [why for _, why in bad])
         return [_letter(message, why, name) for (message, why), name in zip(bad, names, strict=True)]
-
-    def _read(self, query: str, params: dict[str, Any]) -> list[Row]:
-        return self._session.execute(query, params).rows()
 
 
 def _message(

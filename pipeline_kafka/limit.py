@@ -12,17 +12,12 @@ from collections.abc import Mapping, Sequence
 from confluent_kafka import Message
 
 from .decoders.payload import Payload
-from .message import when
+from .message import key_of, when
 from .model import TopicPartition
 from .offsets import Move
 from .why import Bad
 
 Place = tuple[int, int]  # of a message in a batch: the number of its partition there, its offset
-
-
-def key_of(message: Message) -> TopicPartition:
-    """Return the partition that a message is of."""
-    return TopicPartition(message.topic() or "", message.partition() or 0)
 
 
 class Limit:

@@ -15,8 +15,9 @@ from psycopg.pq import TransactionStatus
 from . import consumer_state, dead_letters, offsets
 from .around import Around
 from .errors import Action, Redefined, Rules, describe
-from .limit import Limit, key_of
+from .limit import Limit
 from .log import logger
+from .message import key_of
 from .model import Consumer, TopicPartition
 from .offsets import Move
 from .owner import as_owner, become_owner, leave_owner

@@ -12,7 +12,14 @@ from typing import Any
 import msgspec
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TIMESTAMP_NOT_AVAILABLE, Message
 
+from .model import TopicPartition
+
 TYPES = {TIMESTAMP_CREATE_TIME: "create", TIMESTAMP_LOG_APPEND_TIME: "append"}
+
+
+def key_of(message: Message) -> TopicPartition:
+    """Return the partition that a message is of."""
+    return TopicPartition(message.topic() or "", message.partition() or 0)
 
 
 def when(message: Message) -> datetime | None:

@@ -27,6 +27,7 @@ from .errors import PositionLost, Rules
 from .loader import Loader
 from .loading import Loading
 from .log import logger
+from .message import key_of
 from .model import Consumer, Relation, TopicPartition
 from .offsets import Move
 from .place import Place, Progress
@@ -176,7 +177,7 @@ class Pipeline:
         if decoded.nulls:
             for message in part.messages:
                 if message.value() is None:
-                    part.moves[TopicPartition(message.topic() or "", message.partition() or 0)].nulls += 1
+                    part.moves[key_of(message)].nulls += 1
         return Work(consumer, relation, decoded, part.moves, part.messages, self._routes.failures(consumer))
 
     def _relation(self, consumer: Consumer) -> Relation:

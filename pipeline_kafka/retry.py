@@ -117,7 +117,7 @@ def retry(
     desk = _Desk(plpy, session)
     chosen = {"id": id, "topic": topic, "relation": relation, "sqlstate": sqlstate, "max": most}
     # All at once: what stays open while an owner's triggers run they could read, and move on.
-    for letter in session.execute(_FIND, chosen).rows()[0]["ids"]:
+    for letter in session.read(_FIND, chosen)[0]["ids"]:
         desk.retry(letter)
     for consumer, count in desk.loaded.items():
         session.execute(_COUNT, (consumer, count))
@@ -134,12 +134,11 @@ class _Desk:
         self._plpy = plpy
         self._session = session
         self._targets: dict[int, tuple[Consumer, Relation]] = {}
-        rules = session.execute("SELECT code, action FROM pipeline_kafka.error_rules").rows()
-        self._rules = Rules((rule["code"], rule["action"]) for rule in rules)
+        self._rules = rules_of(session)
 
     def retry(self, id: int) -> None:
         """Try the letter with this id, unless it is gone or somebody else's."""
-        for row in self._session.execute(_TAKE, (id,)).rows():
+        for row in self._session.read(_TAKE, (id,)):
             letter = Letter(row)
             why = self._refusal(letter)
             if why is None:
@@ -158,10 +157,7 @@ class _Desk:
         except Misfit as misfit:
             self._plpy.error(f"dead letter {letter.id}: {misfit}", sqlstate="42804")
         except self._plpy.SPIError as error:
-            refused_row = error.sqlstate == ROW_SECURITY and "row-level security policy" in str(error)
-            if self._rules.action(error.sqlstate, row_security=refused_row) is not Action.SET_ASIDE:
-                raise
-            return why_of(error)
+            return refused_by(error, self._rules)
         return None
 
     def _load(self, letter: Letter) -> None:
@@ -183,17 +179,26 @@ class _Desk:
     def _target(self, consumer_id: int) -> tuple[Consumer, Relation]:
         """Return a consumer and its relation, as they are now."""
         if consumer_id not in self._targets:
-            consumer, relation = catalog.target(self._read, consumer_id)
+            consumer, relation = catalog.target(self._session.read, consumer_id)
             assert relation is not None  # _FIND has joined it
             self._targets[consumer_id] = consumer, replace(relation, takes_copy=False)
         return self._targets[consumer_id]
 
-    def _read(self, query: str, params: dict[str, Any]) -> list[Row]:
-        return self._session.execute(query, params).rows()
+
+def rules_of(session: Session) -> Rules:
+    """Return what is done about errors in this database."""
+    rows = session.read("SELECT code, action FROM pipeline_kafka.error_rules")
+    return Rules((row["code"], row["action"]) for row in rows)
 
 
-def why_of(error: Any) -> Why:
-    """Return what plpy says of an error: see PLy_spi_exception_set() in PostgreSQL's plpy_spi.c."""
+def refused_by(error: Any, rules: Rules) -> Why:
+    """Return why a message was refused, as plpy says it. Raises the error where no message is at fault.
+
+    See PLy_spi_exception_set() in PostgreSQL's plpy_spi.c.
+    """
+    refused_row = error.sqlstate == ROW_SECURITY and "row-level security policy" in str(error)
+    if rules.action(error.sqlstate, row_security=refused_row) is not Action.SET_ASIDE:
+        raise error
     _, detail, hint, _, _, schema, table, column, _, constraint = error.spidata
     named = (schema or "", table, constraint) if constraint and table else None
     return Why(error.sqlstate, str(error), detail, hint, None, column, named)

@@ -33,8 +33,9 @@ class Session:
         self._rows = list(self._plpy.execute(*self._planned(query, params)))
         return self
 
-    def rows(self) -> list[Row]:
-        """Return the rows of the last statement, by column names."""
+    def read(self, query: str, params: Parameters = ()) -> list[Row]:
+        """Run a query and return its rows, by column names."""
+        self.execute(query, params)
         return self._rows
 
     def fetchone(self) -> tuple[Any, ...] | None:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 from confluent_kafka.admin._metadata import ClusterMetadata
 
 from .. import steps
@@ -21,6 +22,10 @@ from ..kafka import Settings, base_settings, error_of
 from .protocol import Request, Unanswered
 
 T = TypeVar("T")
+Place = tuple[str, int]  # a topic and a partition
+
+EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 NOBODY = "pipeline_kafka-nobody"  # the group.id of consumers that are in no group: nothing is committed for it
 
@@ -114,6 +119,23 @@ class Kafka:
                 raise Refused(heard)
         return self.wait(answer)
 
+    def offsets(
+        self,
+        places: Iterable[Place],
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[Place, ListOffsetsResultInfo]:
+        """Return what ``spec`` stands for in each of these partitions, in their order. Raises Unanswered."""
+        wanted = {TopicPartition(*place): spec for place in places}
+        if not wanted:
+            return {}
+        try:
+            futures = self.admin().list_offsets(wanted, isolation_level=isolation, request_timeout=self.left())
+        except KafkaException as error:
+            raise self.unanswered(error_of(error)) from None
+        found = {(key.topic, key.partition): self.wait(future, str(key.topic)) for key, future in futures.items()}
+        return dict(sorted(found.items()))
+
     def wait(self, future: Future[T], what: str = "") -> T:
         """Return a future's result. ``what`` is what an error is about. Raises Unanswered."""
         try:
@@ -174,6 +196,11 @@ class Kafka:
         if self._admin is not None:
             self._admin.poll(0)
         return self.ear.told
+
+
+def no_partition(topic: str, partition: int, count: int) -> Unanswered:
+    """Return that a topic of so many partitions does not have this one."""
+    return Unanswered("42704", f'topic "{topic}" has no partition {partition}', f"It has {count}.")
 
 
 def _share(left: float) -> float:

@@ -41,11 +41,10 @@ def peek(
     if n is None or not 1 <= n <= MOST:
         raise Unanswered("22023", f"n is {'NULL' if n is None else n}, not 1 to {MOST}")
     kafka = Kafka(request)
-    all_visible = request.properties.get("isolation.level") == "read_uncommitted"
     consumer = kafka.consumer(**_OWN)
     left = MOST_BYTES
     for place in positions(request, one_topic(topic), None, partition, None):
-        low, end = place["low"], place["high" if all_visible else "end"]
+        low, end = place["low"], place["high" if kafka.reads_uncommitted() else "end"]
         reader = _Reader(kafka, consumer, place["topic"], place["partition"], end)
         if kafka_offset is None or kafka_offset == END:
             messages = iter(reader.last(n, low))

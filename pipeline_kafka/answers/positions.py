@@ -5,19 +5,16 @@ In: a request, a topic or a pattern of topics. Out: rows for seek() and wait_for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, TopicCollection
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 
-from ..kafka import error_of
 from ..message import moment
 from ..model import matches
-from .client import Kafka
+from .client import EARLIEST, LATEST, Kafka, Place, no_partition
 from .protocol import Request, Unanswered
-from .topics import EARLIEST, LATEST, Row
-
-Place = tuple[str, int]  # a topic and a partition
+from .topics import Row
 
 
 def positions(
@@ -32,8 +29,8 @@ def positions(
     kafka = Kafka(request)
     places = _places(kafka, topic, exclude, partition)
     ids = _topic_ids(kafka, {name for name, _ in places})
-    low, high = (_offsets(kafka, places, spec) for spec in (EARLIEST, LATEST))
-    end = _offsets(kafka, places, LATEST, IsolationLevel.READ_COMMITTED)
+    low, high = (kafka.offsets(places, spec) for spec in (EARLIEST, LATEST))
+    end = kafka.offsets(places, LATEST, IsolationLevel.READ_COMMITTED)
     at = _at(kafka, places, milliseconds) if milliseconds is not None else {}
     for place in places:
         name, number = place
@@ -71,7 +68,7 @@ def _places(kafka: Kafka, topic: str, exclude: str | None, partition: int | None
         return places
     chosen = [place for place in places if place[1] == partition]
     if not chosen:
-        raise Unanswered("42704", f'topic "{topic}" has no partition {partition}', f"It has {len(places)}.")
+        raise no_partition(topic, partition, len(places))
     return chosen
 
 
@@ -83,20 +80,5 @@ def _topic_ids(kafka: Kafka, topics: set[str]) -> dict[str, str]:
 def _at(kafka: Kafka, places: list[Place], milliseconds: int) -> dict[Place, ListOffsetsResultInfo | None]:
     """Return the first message of a time or later in each partition; None where there is none."""
     spec = OffsetSpec.for_timestamp(milliseconds)
-    found = _offsets(kafka, places, spec, IsolationLevel.READ_COMMITTED)
+    found = kafka.offsets(places, spec, IsolationLevel.READ_COMMITTED)
     return {place: result if result.offset >= 0 else None for place, result in found.items()}
-
-
-def _offsets(
-    kafka: Kafka,
-    places: Iterable[Place],
-    spec: OffsetSpec,
-    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-) -> dict[Place, ListOffsetsResultInfo]:
-    wanted = {TopicPartition(*place): spec for place in places}
-    try:
-        futures = kafka.admin().list_offsets(wanted, isolation_level=isolation, request_timeout=kafka.left())
-    except KafkaException as error:
-        raise kafka.unanswered(error_of(error)) from None
-    found = {(key.topic, key.partition): kafka.wait(future, str(key.topic)) for key, future in futures.items()}
-    return dict(sorted(found.items()))

@@ -8,16 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin._listoffsets import OffsetSpec
-
 from . import groups, old_groups
-from .client import Kafka
+from .client import EARLIEST, LATEST, Kafka, Place
 from .protocol import Request
-from .topics import EARLIEST, LATEST
 
 Row = dict[str, Any]
-Place = tuple[str, int]
 
 
 def group_progress(request: Request, group: str, topic: str | None, zookeeper: str | None) -> Iterator[Row]:
@@ -47,15 +42,11 @@ def group_progress(request: Request, group: str, topic: str | None, zookeeper: s
 def watermarks(kafka: Kafka, names: set[str]) -> tuple[dict[Place, int], dict[Place, int]]:
     """Return (first offsets, offsets behind the last message) of topics' partitions; unknown topics are left out."""
     topics = kafka.metadata().topics
-    wanted = [TopicPartition(name, number) for name in names & topics.keys() for number in topics[name].partitions]
-    return _offsets(kafka, wanted, EARLIEST), _offsets(kafka, wanted, LATEST)
-
-
-def _offsets(kafka: Kafka, wanted: list[TopicPartition], spec: OffsetSpec) -> dict[Place, int]:
-    if not wanted:
-        return {}
-    futures = kafka.admin().list_offsets(dict.fromkeys(wanted, spec), request_timeout=kafka.left())
-    return {(p.topic, p.partition): kafka.wait(future, str(p.topic)).offset for p, future in futures.items()}
+    places = [(name, number) for name in names & topics.keys() for number in topics[name].partitions]
+    low, high = (
+        {place: found.offset for place, found in kafka.offsets(places, spec).items()} for spec in (EARLIEST, LATEST)
+    )
+    return low, high
 
 
 def _old_offsets(

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 from confluent_kafka import IsolationLevel, KafkaException, Message
-from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from ..batch import Batch
@@ -19,9 +18,8 @@ from ..consumer import Reader
 from ..coverage import Coverage
 from ..kafka import consumer_settings, error_of
 from ..model import TopicPartition
-from .client import NOBODY, Kafka
+from .client import EARLIEST, LATEST, NOBODY, Kafka, no_partition
 from .protocol import Request, Unanswered
-from .topics import EARLIEST, LATEST
 
 BEGINNING, END = -2, -1
 PIECE, PIECE_BYTES = 5_000, 4_000_000  # messages and bytes in a piece, at the most
@@ -63,7 +61,7 @@ def _numbers(kafka: Kafka, topic: str, partitions: list[int] | None) -> list[int
     there = sorted(kafka.metadata(topic).topics[topic].partitions)
     for number in partitions or []:
         if number not in there:
-            raise Unanswered("42704", f'topic "{topic}" has no partition {number}', f"It has {len(there)}.")
+            raise no_partition(topic, number, len(there))
     return there if partitions is None else sorted(set(partitions))
 
 
@@ -78,10 +76,9 @@ def _at(kafka: Kafka, topic: str, offset: int | None, ms: int | None, low: Offse
 
 
 def _list(kafka: Kafka, topic: str, numbers: list[int], spec: OffsetSpec) -> Offsets:
-    wanted = {KafkaPartition(topic, number): spec for number in numbers}
     level = IsolationLevel.READ_UNCOMMITTED if kafka.reads_uncommitted() else IsolationLevel.READ_COMMITTED
-    futures = kafka.admin().list_offsets(wanted, isolation_level=level, request_timeout=kafka.left())
-    return {key.partition: kafka.wait(future, topic).offset for key, future in futures.items()}
+    found = kafka.offsets([(topic, number) for number in numbers], spec, level)
+    return {number: result.offset for (_, number), result in found.items()}
 
 
 def messages(

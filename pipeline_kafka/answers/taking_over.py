@@ -5,12 +5,12 @@ In: a request. Out: rows of group_start(), for consume_begin() to store.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from confluent_kafka import ConsumerGroupState
 
+from ..model import matches
 from . import groups, old_groups
 from .client import Kafka
 from .protocol import Request, Unanswered
@@ -54,7 +54,7 @@ def _places(kafka: Kafka, group: str, topic: str, stands: dict[Place, Any]) -> l
     """Return the partitions there are of what a consumer reads. Raises Unanswered where the group has none of them."""
     pattern = topic.startswith("^")
     topics = kafka.metadata(None if pattern else topic).topics
-    names = [name for name in topics if (re.search(topic, name) if pattern else name == topic)]
+    names = [name for name in topics if matches(topic, None, name)]
     places = sorted((name, number) for name in names for number in topics[name].partitions)
     if all(stands.get(place) is None for place in places):
         others = ", ".join(sorted({name for name, _ in stands}))

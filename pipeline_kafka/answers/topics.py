@@ -8,16 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin._listoffsets import OffsetSpec
-
-from .client import Kafka
-from .protocol import Request, Unanswered
+from .client import EARLIEST, LATEST, Kafka, no_partition
+from .protocol import Request
 
 Row = dict[str, Any]
-
-EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 def topics(request: Request) -> Iterator[Row]:
@@ -40,16 +34,9 @@ def topic_watermarks(request: Request, topic: str, partition: int | None) -> Ite
     numbers = sorted(kafka.metadata(topic).topics[topic].partitions)
     if partition is not None:
         if partition not in numbers:
-            raise Unanswered("42704", f'topic "{topic}" has no partition {partition}', f"It has {len(numbers)}.")
+            raise no_partition(topic, partition, len(numbers))
         numbers = [partition]
-    wanted = [TopicPartition(topic, number) for number in numbers]
-    low, high = (offsets(kafka, wanted, spec) for spec in (EARLIEST, LATEST))
-    for number in numbers:
-        yield {"partition": number, "low": low[number], "high": high[number]}
-
-
-def offsets(kafka: Kafka, wanted: list[TopicPartition], spec: OffsetSpec) -> dict[int, int]:
-    """Return an offset of each of these partitions of one topic, by its number."""
-    left = kafka.left()
-    futures = kafka.admin().list_offsets(dict.fromkeys(wanted, spec), request_timeout=left)
-    return {key.partition: kafka.wait(future, str(key.topic)).offset for key, future in futures.items()}
+    places = [(topic, number) for number in numbers]
+    low, high = (kafka.offsets(places, spec) for spec in (EARLIEST, LATEST))
+    for place in places:
+        yield {"partition": place[1], "low": low[place].offset, "high": high[place].offset}

@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from ..model import Column, Relation
+from .insert import verbatim
 from .names import identifier, qualified, unbounded
 from .payload import Refused
 
@@ -77,8 +78,8 @@ def insert_from_json(relation: Relation, copy: Copy, data: bytes) -> tuple[str, 
     columns = copy.of(relation)
     values = ", ".join(_from_json(column, f"v{n}") for n, column in enumerate(columns))
     types = ", ".join(f"v{n} {_type_in_json(column)}" for n, column in enumerate(columns))
-    source = f"pg_catalog.json_to_recordset(CAST(%s AS pg_catalog.json)) AS r({_verbatim(types)})"
-    return f"INSERT INTO {_verbatim(_target(copy))} SELECT {values} FROM {source}", [msgspec.json.encode(rows).decode()]
+    source = f"pg_catalog.json_to_recordset(CAST(%s AS pg_catalog.json)) AS r({verbatim(types)})"
+    return f"INSERT INTO {verbatim(_target(copy))} SELECT {values} FROM {source}", [msgspec.json.encode(rows).decode()]
 
 
 def takes_parameters(relation: Relation) -> bool:
@@ -211,11 +212,6 @@ def _type_in_json(column: Column) -> str:
 
 def _from_json(column: Column, name: str) -> str:
     return f"CAST({name} AS {qualified(column.base)})" if column.kind == "json" else name
-
-
-def _verbatim(sql: str) -> str:
-    """Keep psycopg from reading a % as the start of a placeholder."""
-    return sql.replace("%", "%%")
 
 
 def _in_class(byte: bytes) -> bytes:

@@ -21,8 +21,7 @@ LANGUAGE plpython3u VOLATILE STRICT PARALLEL UNSAFE ROWS 100 SET search_path = p
 AS $$
 if "api" not in GD:
     plpy.execute("SELECT pipeline_kafka.load_api()")
-# All of it: an error that comes out of an iterator is told as one of the iterator's, without its detail and hint.
-return list(GD["api"].ask(plpy, question, arguments, timeout))
+return GD["api"].ask(plpy, question, arguments, timeout)
 $$;
 COMMENT ON FUNCTION pipeline_kafka.ask_process(text, jsonb, int) IS
     'The working part of ask(), in Python: starts the process and reads its answer.';

@@ -171,10 +171,7 @@ AS $$
 DECLARE
     wanted pipeline_kafka.consumers := jsonb_populate_record(NULL::pipeline_kafka.consumers, NEW.arguments);
 BEGIN
-    IF NOT has_function_privilege(NEW.caller, NEW.function, 'EXECUTE') THEN
-        RAISE EXCEPTION 'role % may not execute %', NEW.caller, NEW.function USING ERRCODE = 'insufficient_privilege',
-            HINT = format('A superuser may: GRANT EXECUTE ON FUNCTION %s TO %s;', NEW.function, NEW.caller);
-    END IF;
+    PERFORM pipeline_kafka.check_may_call(NEW.caller, NEW.function);
     CASE NEW.function
     WHEN 'pipeline_kafka.seek(text, regclass, bigint, timestamptz, int, text, boolean, int)'::regprocedure THEN
         NEW.answer := (
