@@ -42,7 +42,7 @@ class Reader:
         on_revoke: Callable[[list[TopicPartition], bool], None],
         coverage: Coverage,
     ) -> None:
-        self._kafka = KafkaConsumer(settings)
+        self._kafka = KafkaConsumer({**settings, "on_commit": self._committed})
         self._on_assign = on_assign
         self._on_revoke = on_revoke
         self._message_size = 0.0
@@ -50,6 +50,7 @@ class Reader:
         self._topics: frozenset[str] = frozenset()
         self._paused: set[TopicPartition] = set()
         self._coverage = coverage
+        self._told: dict[TopicPartition, int] = {}
         self.positions: dict[TopicPartition, int] = {}
         self.trouble: PipelineError | None = None
 
@@ -225,7 +226,7 @@ class Reader:
             starts = {}
         consumer.incremental_assign([KafkaPartition(k.topic, k.partition, starts.get(k, 0)) for k in keys])
         self.positions.update({key: starts.get(key, 0) for key in keys})
-        self._coverage.assigned()
+        self._coverage.changed()
         self._pause([key for key in keys if key not in starts])
 
     def _revoked(self, consumer: KafkaConsumer, partitions: list[KafkaPartition]) -> None:
@@ -234,6 +235,7 @@ class Reader:
 
     def _lost(self, consumer: KafkaConsumer, partitions: list[KafkaPartition]) -> None:
         self._going(_keys(partitions), lost=True)
+        self._coverage.changed()
         consumer.incremental_unassign(partitions)
 
     def _going(self, keys: list[TopicPartition], lost: bool) -> None:
@@ -244,6 +246,7 @@ class Reader:
             self.trouble.__cause__ = error
         for key in keys:
             self.positions.pop(key, None)
+            self._told.pop(key, None)
             self._batch.messages.pop(key, None)
             self._batch.next.pop(key, None)
         # librdkafka's pause outlives the assignment: a partition that comes back would never be read again
@@ -252,10 +255,19 @@ class Reader:
     # What Kafka is told -------------------------------------------------------------------------------------
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Tell Kafka, best effort and without waiting, where the group stands; PostgreSQL already knows."""
-        mine = [KafkaPartition(k.topic, k.partition, offset) for k, offset in offsets.items() if k in self.positions]
-        if mine:
-            self._kafka.commit(offsets=mine, asynchronous=True)
+        """Tell Kafka, without waiting, where the group stands, as far as it has not been told; PostgreSQL knows it.
+
+        What Kafka did not take, as it does not in the midst of a rebalance, is told again with the next commit.
+        """
+        news = {key: at for key, at in offsets.items() if key in self.positions and self._told.get(key) != at}
+        if news:
+            self._kafka.commit(offsets=[KafkaPartition(*key, at) for key, at in news.items()], asynchronous=True)
+            self._told.update(news)
+
+    def _committed(self, error: KafkaError | None, partitions: list[KafkaPartition]) -> None:
+        for partition in partitions:
+            if error is not None or partition.error is not None:
+                self._told.pop(TopicPartition(partition.topic, partition.partition), None)
 
     def watermarks(self) -> dict[TopicPartition, tuple[int, int]]:
         """Return (low, high) of the assigned partitions as the last fetches told; unknown ones are left out."""

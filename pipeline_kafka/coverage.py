@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable
 from confluent_kafka import ConsumerGroupState, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from .errors import PipelineError
 from .log import logger
 from .model import TopicPartition
 
@@ -47,8 +48,8 @@ class Coverage:
         """The member has left."""
         self._at = math.inf
 
-    def assigned(self) -> None:
-        """Something was assigned: look at once where it is the first, else when the others have theirs too."""
+    def changed(self) -> None:
+        """Something was assigned or lost: look at once where it is the first, else when the others have theirs too."""
         self._at = min(self._at, time.monotonic() + (0.0 if self._is_first else SOON))
 
     def must_join(self, topics: Collection[str], mine: Collection[TopicPartition]) -> bool:
@@ -56,6 +57,7 @@ class Coverage:
 
         A first assignment is believed to be wrong at once, a later one when it is wrong twice in a row: between the two
         halves of a cooperative rebalance what moves is nobody's.
+        Raises PipelineError where it has joined anew and still got nothing: a new client must be made.
         """
         if time.monotonic() < self._at:
             return False
@@ -71,6 +73,8 @@ class Coverage:
         if not believed:
             self._look_in(SOON)
             return False
+        if not mine and self._patience > SOON:
+            raise PipelineError("joining the group anew brought no partition, although some are nobody's")
         self._doubtful = False
         self._look_in(self._patience)
         self._patience = min(2 * self._patience, MOST)

@@ -50,7 +50,6 @@ class Pipeline:
         self.progress = progress
         self.watermarks: dict[TopicPartition, tuple[int, int]] = {}
         self.room_for_lanes = 0
-        self._told: dict[TopicPartition, int] = {}
         self._tell_at = 0.0
         self._begun = time.monotonic()
         self._routes = Routes()
@@ -126,9 +125,7 @@ class Pipeline:
     def _tell_kafka(self) -> None:
         """Best effort: PostgreSQL already knows, and it is PostgreSQL that is asked where to go on."""
         if self.place.lane_of is None:
-            reached = self.reached()
-            self._reader.commit({key: offset for key, offset in reached.items() if self._told.get(key) != offset})
-            self._told = reached
+            self._reader.commit(self.reached())
 
     def reached(self) -> dict[TopicPartition, int]:
         """Return how far the consumers of each partition are in the database: without what is being loaded."""

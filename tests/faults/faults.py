@@ -28,7 +28,7 @@ Act = Callable[[Scene, random.Random], Iterator[str]]
 class Kind:
     """A kind of fault, drawn ``weight`` times as often as one of 1, which holds for a time between two (seconds).
 
-    Another may be played within it, unless it needs a part (server, broker, locks) that this one breaks.
+    Another may be played within it, unless it needs a part (server, broker, helper, locks) that this one breaks.
     """
 
     name: str
@@ -89,7 +89,7 @@ def worker_added(scene: Scene, rng: random.Random) -> Iterator[str]:
     _set_workers(scene, 1)
 
 
-@fault()
+@fault(needs="helper", breaks="helper")
 def helper_killed(scene: Scene, rng: random.Random) -> Iterator[str]:
     """The worker from the command line; it comes back into its slot."""
     scene.helper.kill9()
@@ -97,7 +97,7 @@ def helper_killed(scene: Scene, rng: random.Random) -> Iterator[str]:
     scene.helper.start()
 
 
-@fault(hold=LONG)
+@fault(needs="helper", hold=LONG, breaks="helper")
 def helper_removed(scene: Scene, rng: random.Random) -> Iterator[str]:
     """In order, by SIGTERM; then it is added again."""
     scene.helper.stop()
@@ -105,7 +105,7 @@ def helper_removed(scene: Scene, rng: random.Random) -> Iterator[str]:
     scene.helper.start()
 
 
-@fault(hold=LONG, breaks="locks")
+@fault(needs="helper", hold=LONG, breaks="helper locks")
 def helper_frozen(scene: Scene, rng: random.Random) -> Iterator[str]:
     """Longer than its session with the group lasts, or not."""
     scene.helper.pause()
@@ -124,7 +124,7 @@ def _set_workers(scene: Scene, count: int) -> None:
 # -- Kafka ------------------------------------------------------------------------------------------
 
 
-@fault(weight=1, breaks="broker")
+@fault(weight=1, needs="broker", breaks="broker")
 def broker_killed(scene: Scene, rng: random.Random) -> Iterator[str]:
     """kill -9."""
     scene.broker.kill9()
@@ -132,7 +132,7 @@ def broker_killed(scene: Scene, rng: random.Random) -> Iterator[str]:
     scene.broker.start()
 
 
-@fault(weight=1, breaks="broker")
+@fault(weight=1, needs="broker", breaks="broker")
 def broker_restarted(scene: Scene, rng: random.Random) -> Iterator[str]:
     """In order."""
     scene.broker.stop()
@@ -140,7 +140,7 @@ def broker_restarted(scene: Scene, rng: random.Random) -> Iterator[str]:
     scene.broker.start()
 
 
-@fault(hold=LONG, breaks="broker")
+@fault(needs="broker", hold=LONG, breaks="broker")
 def broker_frozen(scene: Scene, rng: random.Random) -> Iterator[str]:
     """Connections stay, and nothing answers."""
     scene.broker.pause()
@@ -174,7 +174,7 @@ def _break(way: Proxy, rng: random.Random) -> str:
 # -- the server -------------------------------------------------------------------------------------
 
 
-@fault(weight=1, breaks="server")
+@fault(weight=1, needs="server", breaks="server")
 def postmaster_killed(scene: Scene, rng: random.Random) -> Iterator[str]:
     """kill -9."""
     scene.cluster.kill9()
@@ -183,7 +183,7 @@ def postmaster_killed(scene: Scene, rng: random.Random) -> Iterator[str]:
     scene.reconnect()
 
 
-@fault(weight=1, breaks="server")
+@fault(weight=1, needs="server", breaks="server")
 def server_restarted(scene: Scene, rng: random.Random) -> Iterator[str]:
     """As pg_ctl does."""
     mode = rng.choice(["fast", "immediate"])

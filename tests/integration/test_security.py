@@ -16,7 +16,9 @@ from tests.integration.flow import Flow
 from tests.integration.secured import change, checked, configure
 from tests.testbed.certificates import Authority
 from tests.testbed.cluster import Cluster
+from tests.testbed.database import Database
 from tests.testbed.secure_broker import PASSWORD, PLAIN_USER, SCRAM_USER, SecureBroker
+from tests.testbed.wait import wait_until
 
 SCRAM = "SCRAM-SHA-512"
 Reads = Callable[[str, Mapping[str, str]], str]
@@ -120,6 +122,24 @@ def test_a_topic_that_may_not_be_read_is_named(begun: Reads, flow: Flow, secure_
     flow.read(name)
     flow.wait_state(name, "t", "running")
     assert flow.column("SELECT id FROM t") == [1, 2]
+
+
+def test_a_commit_that_kafka_refused_is_told_again(
+    begun: Reads, flow: Flow, secure_broker: SecureBroker, database: Database
+) -> None:
+    name = begun(SCRAM_USER, by_password(secure_broker, "SASL_PLAINTEXT", SCRAM))
+    flow.read(name)
+    with database.connect(autocommit=False) as holder:
+        holder.execute("LOCK TABLE t")
+        secure_broker.produce(name, ["2"])
+        flow.wait("SELECT count(*) FROM pg_locks WHERE NOT granted", 1, "the load waits")
+        secure_broker.forbid(SCRAM_USER, ResourceType.TOPIC, name)
+    flow.read(name)
+    refused = flow.wait_state(name, "t", "failing")
+    flow.wait_state(name, "t", "failing", lambda row: row["retry_at"] > refused["retry_at"])
+    assert secure_broker.committed(name, name) != {0: 2}
+    secure_broker.allow(SCRAM_USER, ResourceType.TOPIC, name, AclOperation.READ, AclOperation.DESCRIBE)
+    wait_until(lambda: secure_broker.committed(name, name) == {0: 2}, "Kafka was told again")
 
 
 def test_a_group_that_may_not_be_read_is_named(flow: Flow, secure_broker: SecureBroker, topic: MakeTopic) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from pipeline_kafka import coverage
 from pipeline_kafka.coverage import MOST, SELDOM, SOON, Coverage
+from pipeline_kafka.errors import PipelineError
 from pipeline_kafka.model import TopicPartition
 
 
@@ -37,15 +38,15 @@ class Said:
         return self.answers.pop(0)
 
 
-def look(made: Coverage) -> bool:
-    return made.must_join(["t"], [])
+def look(made: Coverage, *mine: int) -> bool:
+    return made.must_join(["t"], [TopicPartition("t", partition) for partition in mine])
 
 
 def test_a_wrong_first_assignment_is_left_at_once(clock: Clock) -> None:
     made = Coverage(Said(False).fits)
     made.begin()
     assert not look(made)
-    made.assigned()
+    made.changed()
     assert look(made)
 
 
@@ -60,9 +61,9 @@ def test_an_assignment_that_never_comes_is_looked_at(clock: Clock) -> None:
 def test_a_later_assignment_must_be_wrong_twice(clock: Clock) -> None:
     made = Coverage(Said(True, False, True, False, False).fits)
     made.begin()
-    made.assigned()
+    made.changed()
     assert not look(made)
-    made.assigned()
+    made.changed()
     answers = []
     for seconds in (SOON, SOON, SELDOM, SOON):
         clock.now += seconds
@@ -74,7 +75,7 @@ def test_a_group_that_rebalances_is_looked_at_again(clock: Clock) -> None:
     said = Said(None, None, False)
     made = Coverage(said.fits)
     made.begin()
-    made.assigned()
+    made.changed()
     assert not look(made)
     clock.now += SOON
     assert not look(made)
@@ -90,9 +91,21 @@ def test_joins_that_change_nothing_become_seldom(clock: Clock) -> None:
     begun = clock.now
     joins = 0
     while clock.now < begun + 10 * MOST:
-        joins += look(made)
+        joins += look(made, 0)
         clock.now += SOON
     assert 8 <= joins <= 20
+
+
+def test_a_member_that_gets_nothing_twice_is_made_anew(clock: Clock) -> None:
+    made = Coverage(lambda topics, mine: False)
+    made.begin()
+    clock.now += SOON
+    assert look(made)
+    clock.now += SOON
+    assert not look(made)
+    clock.now += SOON
+    with pytest.raises(PipelineError, match="no partition"):
+        look(made)
 
 
 def test_nobody_looks_after_leaving(clock: Clock) -> None:
