@@ -140,9 +140,9 @@ def broker_restarted(scene: Scene, rng: random.Random) -> Iterator[str]:
     scene.broker.start()
 
 
-@fault(needs="broker", hold=LONG, breaks="broker")
+@fault(weight=1, needs="broker", hold=(0.2, 12.0), breaks="broker")
 def broker_frozen(scene: Scene, rng: random.Random) -> Iterator[str]:
-    """Connections stay, and nothing answers."""
+    """Connections stay, and nothing answers; after 9 s its own controller gives it up."""
     scene.broker.pause()
     yield "broker frozen"
     scene.broker.resume()

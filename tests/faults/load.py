@@ -1,6 +1,9 @@
 """A load of good and bad messages, and a ledger of what Kafka holds of it.
 
 In: a Kafka cluster, a topic, and a maker of messages. Out: for each (partition, offset) the message's number and fate.
+
+The places are read from the topic: a producer that is told only at its second try that Kafka has a message already may
+not learn where.
 """
 
 from __future__ import annotations
@@ -59,17 +62,17 @@ def text_message(n: int, fate: Fate, rng: random.Random) -> Value:
 class MixedLoad:
     """Produces ``rate`` messages a second from start() to stop(), through outages too, over ``partitions`` in turn.
 
-    The producer is idempotent: Kafka holds what ``ledger`` names, each message once. ``partitions`` may grow.
+    The producer is idempotent: each message is there once. ``partitions`` may grow.
     """
 
     def __init__(self, kafka: Kafka, topic: str, maker: Maker, partitions: int, rate: int, seed: str) -> None:
         self.topic = topic
         self.partitions = partitions
-        self.ledger: list[Entry] = []
         self._kafka = kafka
         self._maker = maker
         self._burst = max(1, int(rate * BURST_EVERY))
         self._pause = self._burst / rate
+        self._fates: dict[int, Fate] = {}  # of what Kafka has acknowledged, by number
         self._rng = random.Random(seed)
         self._failure: KafkaError | None = None
         self._stopping = threading.Event()
@@ -93,6 +96,15 @@ class MixedLoad:
             raise RuntimeError(f"a message for {self.topic} was refused: {self._failure}")
         if self._unsent:
             raise TimeoutError(f"{self._unsent} messages for {self.topic} were not acknowledged in {FLUSH} s")
+
+    def ledger(self) -> list[Entry]:
+        """Read the topic. Raises RuntimeError where it does not hold what was acknowledged, each message once."""
+        found = [_place(message) for message in self._kafka.messages(self.topic)]
+        if sorted(number for _, _, number in found) != sorted(self._fates):
+            raise RuntimeError(
+                f"{self.topic} holds {len(found)} messages, which are not the {len(self._fates)} it took"
+            )
+        return [(partition, offset, number, self._fates[number].value) for partition, offset, number in found]
 
     def _run(self) -> None:
         producer = self._kafka.producer()
@@ -118,10 +130,15 @@ class MixedLoad:
         (fate,) = self._rng.choices(list(SHARES), weights=list(SHARES.values()))
         value = self._maker(number, fate, self._rng)
 
-        def delivered(error: KafkaError | None, message: Message) -> None:
+        def delivered(error: KafkaError | None, _: Message) -> None:
             if error is not None:
                 self._failure = error
                 return
-            self.ledger.append((message.partition() or 0, message.offset() or 0, number, fate.value))
+            self._fates[number] = fate
 
-        producer.produce(self.topic, value, partition=number % self._known, on_delivery=delivered)
+        producer.produce(self.topic, value, key=str(number), partition=number % self._known, on_delivery=delivered)
+
+
+def _place(message: Message) -> tuple[int, int, int]:
+    """Return a message's partition, offset and number."""
+    return message.partition() or 0, message.offset() or 0, int(message.key() or b"")

@@ -58,9 +58,14 @@ class Kafka:
         _wait_partitions(admin, name, 0)
 
     def add_partitions(self, name: str, total: int) -> None:
-        """Make a topic have ``total`` partitions, and wait until they can be written to."""
+        """Make a topic have ``total`` partitions, and wait until they can be written to: its broker may be starting."""
         admin = self.admin()
-        admin.create_partitions([NewPartitions(name, total)])[name].result(TIMEOUT)
+        wait_until(
+            lambda: _add_partitions(admin, name, total),
+            f"{name} has {total} partitions",
+            2 * TIMEOUT,
+            accept=lambda error: error is None,
+        )
         _wait_partitions(admin, name, total)
 
     # -- messages ---------------------------------------------------------------------------------
@@ -184,6 +189,16 @@ def _partitions(client: AdminClient | Consumer, topic: str) -> list[int]:
     """The partitions of a topic that have a leader; none for a topic that is not there."""
     found = client.list_topics(topic, timeout=TIMEOUT).topics[topic]
     return sorted(p for p, metadata in found.partitions.items() if metadata.leader >= 0)
+
+
+def _add_partitions(admin: AdminClient, name: str, total: int) -> KafkaException | None:
+    """Ask for so many partitions; None where they are there, also by a request whose answer got lost."""
+    try:
+        admin.create_partitions([NewPartitions(name, total)], request_timeout=TIMEOUT / 4)[name].result(TIMEOUT)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.INVALID_PARTITIONS:
+            return error
+    return None
 
 
 def _wait_partitions(admin: AdminClient, topic: str, count: int) -> None:
