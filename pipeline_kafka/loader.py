@@ -97,14 +97,18 @@ class Loader:
 
     def _write(self, cursor: psycopg.Cursor[Any], work: Work) -> bool:
         """Claim the offsets, write the rows, and set aside what cannot be one; tell whether the consumer stopped."""
+        refused = [of_reject(reject) for reject in work.decoded.rejects]
+        token, answer = None, self.connection.cursor()
         with self.connection.pipeline():
             self._begin_part(cursor)
-            offsets.claim(cursor, work.consumer, work.moves)
-        offsets.check_claim(cursor, work.consumer, work.relation.version, work.moves)
-        refused = self._refused(work)
+            offsets.claim(answer, work.consumer, work.moves)
+            if not refused and len(work.decoded.payload):  # else it depends on what the limit turns out to be
+                token = become_owner(cursor, work.consumer)
+        offsets.check_claim(answer, work.consumer, work.relation.version, work.moves)
+        self._check(refused)
         limit = _limit(cursor, work, refused)
         try:
-            self._write_rows(cursor, work, limit.end())
+            self._write_rows(cursor, work, limit.end(), token)
         except psycopg.Error as error:
             if cursor.connection.broken:
                 raise
@@ -145,13 +149,14 @@ class Loader:
     def _is_begun(self) -> bool:
         return self.connection.info.transaction_status != TransactionStatus.IDLE
 
-    def _write_rows(self, cursor: psycopg.Cursor[Any], work: Work, end: int) -> None:
-        """Write them as the owner; the relation's version is asked for on the way back."""
+    def _write_rows(self, cursor: psycopg.Cursor[Any], work: Work, end: int, token: str | None) -> None:
+        """Write them as the owner, with a ``token`` being it already; ask for the relation's version on the way back."""
         if not end:
             offsets.ask_version(cursor, work.relation)
             return
-        with self.connection.pipeline():
-            token = become_owner(cursor, work.consumer)
+        if token is None:
+            with self.connection.pipeline():
+                token = become_owner(cursor, work.consumer)
         work.decoded.payload.load(cursor, 0, end)
         with self.connection.pipeline():
             leave_owner(cursor, work.consumer, token)
@@ -164,13 +169,11 @@ class Loader:
 
         return self._rules.blames_message(error, is_unreadable)
 
-    def _refused(self, work: Work) -> list[Bad]:
-        """Return what the decoder has refused. Raises Refused where a rule says that it is not to be set aside."""
-        refused = [of_reject(reject) for reject in work.decoded.rejects]
+    def _check(self, refused: list[Bad]) -> None:
+        """Raise Refused where a rule says that what the decoder has refused is not to be set aside."""
         for bad in refused:
             if self._rules.action(bad.why.sqlstate) is not Action.SET_ASIDE:
                 raise Refused(bad)
-        return refused
 
 
 def _claim(cursor: psycopg.Cursor[Any], work: Work, moves: Mapping[TopicPartition, Move]) -> None:

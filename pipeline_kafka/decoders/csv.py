@@ -12,7 +12,7 @@ from functools import partial
 from confluent_kafka import Message
 
 from ..model import Consumer, Relation
-from .framing import Style, framed, single_lines
+from .framing import Style, framed
 from .metadata import Field
 from .names import literal
 from .payload import Payload, Refused, Reject, fillable
@@ -39,7 +39,7 @@ def decode(
         partial(quotes.field, delimiter.encode(), null.encode()),
         quotes.frame_without_header if consumer.header else quotes.frame,
         quotes.skew,
-        all_plain=(lambda together, count: False) if consumer.header else quotes.all_plain,
+        all_plain=(lambda values: False) if consumer.header else quotes.all_plain,
     )
     return framed(relation, fields, fillable(relation), messages, style)
 
@@ -64,12 +64,13 @@ class Quotes:
             re.DOTALL | re.MULTILINE,
         )
 
-    def all_plain(self, together: bytes, count: int) -> bool:
-        """Tell whether each of so many messages is one line with even quotes; see Style."""
-        if not single_lines(together, count) or (self.quote != self.escape and self.escape in together):
+    def all_plain(self, values: Sequence[bytes]) -> bool:
+        """Tell whether each of these is one line with even quotes; see Style."""
+        together = b"\n".join(values)
+        if b"\r" in together or b"\\" in together or (self.quote != self.escape and self.escape in together):
             return False
-        marks = together.translate(None, self._no_marks).split(b"\n") if self.quote in together else ()
-        return not any(len(quotes) % 2 for quotes in set(marks))
+        marks = together.translate(None, self._no_marks).split(b"\n")
+        return len(marks) == len(values) and not any(len(quotes) % 2 for quotes in set(marks))
 
     def frame(self, value: bytes, prefix: bytes) -> bytes:
         """Return a message's rows, each behind ``prefix``, without the line feed that ends the last.

@@ -22,15 +22,15 @@ class Style(NamedTuple):
     ``options`` are COPY's. ``field`` writes one kafka_* value and the delimiter behind it. ``frame`` puts
     such a prefix before each line of a message, leaves out the last line feed, and raises Refused for a
     message that would not stay by itself; None is a message without a line. ``skew`` is CopyPayload's.
-    ``all_plain`` tells of so many messages, joined by line feeds, whether each is one line as it stands, so that
-    frame() would change none; it may say no where they are.
+    ``all_plain`` tells of many messages whether each is one line as it stands, so that frame() would change none; it
+    may say no where they are.
     """
 
     options: str
     field: Callable[[str | None], bytes]
     frame: Callable[[bytes, bytes], bytes | None]
     skew: Callable[[bytes], int] = lambda fragment: 0
-    all_plain: Callable[[bytes, int], bool] = lambda together, count: False
+    all_plain: Callable[[Sequence[bytes]], bool] = lambda values: False
 
 
 def framed(
@@ -48,7 +48,7 @@ def framed(
     values = [message.value() or b"" for message in messages]
     starts = prefixes(fields, messages, style)
     # one search of many messages' bytes is far cheaper than one of each
-    if all(style.all_plain(b"\n".join(piece), len(piece)) for piece in pieces(values)):
+    if all(map(style.all_plain, pieces(values))):
         lines = [start + value for start, value in zip(starts, values, strict=True)] if fields else values
         return CopyPayload(relation, columns, style.options, messages, lines, style.skew), []
     kept, fragments, rejects = [], [], []
@@ -64,9 +64,10 @@ def framed(
     return CopyPayload(relation, columns, style.options, kept, fragments, style.skew), rejects
 
 
-def single_lines(together: bytes, count: int) -> bool:
-    """Tell whether so many messages, joined by line feeds, have no line end and no backslash of their own."""
-    return b"\\" not in together and b"\r" not in together and together.count(b"\n") == count - 1
+def single_lines(values: Sequence[bytes]) -> bool:
+    """Tell whether none of these has a line end or a backslash."""
+    together = b" ".join(values)
+    return b"\n" not in together and b"\r" not in together and b"\\" not in together
 
 
 def prefixes(fields: Sequence[Field], messages: Sequence[Message], style: Style) -> Iterable[bytes]:

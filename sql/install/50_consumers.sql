@@ -41,8 +41,8 @@ BEGIN
     wanted.format := coalesce(wanted.format, known.format, 'text');
     wanted.delimiter := coalesce(wanted.delimiter, E'\t');
     wanted.group_id := nullif(coalesce(wanted.group_id, known.group_id), '');
-    wanted.batchsize := coalesce(wanted.batchsize, known.batchsize, 10000);
-    wanted.maxbytes := coalesce(wanted.maxbytes, known.maxbytes, 32000000);
+    wanted.batchsize := coalesce(wanted.batchsize, known.batchsize, 25000);
+    wanted.maxbytes := coalesce(wanted.maxbytes, known.maxbytes, 16000000);
     wanted.parallelism := coalesce(wanted.parallelism, known.parallelism, 1);
     wanted.timeout := coalesce(wanted.timeout, known.timeout, 250);
     wanted.on_error := coalesce(wanted.on_error, known.on_error, 'dead_letter');
@@ -176,7 +176,7 @@ COMMENT ON FUNCTION pipeline_kafka.consume_begin(text, regclass, text, text, tex
     'What is left out stays as it is where the consumer is known, and takes its default where it is new. '
     'topic: a name, or a pattern that begins with ^. relation: table, partitioned table, view, foreign table, stream. '
     'group_id: consumer group (the database''s own). format: text (the default), csv, json, raw. '
-    'delimiter (a tab), quote, escape: as in COPY. batchsize (10000): messages, maxbytes (32000000): bytes, about, that end a batch. '
+    'delimiter (a tab), quote, escape: as in COPY. batchsize (25000): messages, maxbytes (16000000): bytes, about, that end a batch. '
     'parallelism (1): workers at the least. timeout (250): milliseconds. start_offset: -2 beginning, -1 end, an offset; left out: '
     'go on, or the end where it is new. on_error: dead_letter (the default), stop, skip. '
     'on_offset_lost: stop (the default), earliest, latest. null_string, header: as in COPY. unknown_fields: ignore (the default), '

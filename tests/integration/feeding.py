@@ -114,7 +114,7 @@ class Feed:
     def _add(self, relation: str, options: dict[str, Any]) -> int:
         given = {
             "topic": TOPIC, "relation": relation, "owner": self.admin.info.user, "format": "json", "delimiter": "\t",
-            "batchsize": 10_000, "maxbytes": 32_000_000, "parallelism": 1, "timeout": 250, "on_error": "dead_letter",
+            "batchsize": 25_000, "maxbytes": 16_000_000, "parallelism": 1, "timeout": 250, "on_error": "dead_letter",
             "on_offset_lost": "stop", "started": True, **options,
         }  # fmt: skip
         insert = sql.SQL("INSERT INTO pipeline_kafka.consumers ({}) VALUES ({}) RETURNING id").format(

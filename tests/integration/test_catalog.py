@@ -60,7 +60,7 @@ def test_the_arguments_of_1_0_keep_their_places(admin: Connection) -> None:
     assert admin.execute(
         """SELECT group_id, format, delimiter, quote, escape, batchsize, maxbytes, parallelism, timeout, start_offset
            FROM pipeline_kafka.consumers WHERE relation = 'u'::regclass"""
-    ).fetchall() == [(None, "text", "\t", None, None, 10000, 32000000, 1, 250, None)]
+    ).fetchall() == [(None, "text", "\t", None, None, 25000, 16000000, 1, 250, None)]
 
 
 def test_beginning_again_changes_the_settings(admin: Connection) -> None:
