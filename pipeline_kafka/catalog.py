@@ -5,7 +5,8 @@ In: a connection. Out: consumers, brokers, properties and relations, as model ha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,11 +46,14 @@ _BY_ID = _CONSUMERS + "WHERE c.id = %(id)s::int"
 # Two defaults are no expression for others to use: an identity column takes from its sequence what the role that writes
 # may not, and a view's column that is left out takes that of the table below.
 _COLUMNS = """
-WITH RECURSIVE below(attnum, oid, typmod) AS (
-    SELECT attnum, atttypid, atttypmod FROM pg_attribute WHERE attrelid = %(relation)s::oid AND NOT attisdropped
+WITH RECURSIVE below(relation, attnum, oid, typmod) AS (
+    SELECT attrelid, attnum, atttypid, atttypmod FROM pg_attribute
+    WHERE attrelid = ANY (%(relations)s::oid[]) AND NOT attisdropped
     UNION ALL
-    SELECT b.attnum, t.typbasetype, t.typtypmod FROM below b JOIN pg_type t ON t.oid = b.oid WHERE t.typtype = 'd')
-SELECT a.attname AS name, format_type(a.atttypid, a.atttypmod) AS type, format_type(b.oid, b.typmod) AS base,
+    SELECT b.relation, b.attnum, t.typbasetype, t.typtypmod
+    FROM below b JOIN pg_type t ON t.oid = b.oid WHERE t.typtype = 'd')
+SELECT a.attrelid::int8 AS relation, a.attname AS name, format_type(a.atttypid, a.atttypmod) AS type,
+       format_type(b.oid, b.typmod) AS base,
        CASE WHEN a.attidentity = '' AND c.relkind <> 'v'
             THEN coalesce(pg_get_expr(d.adbin, d.adrelid), t.typdefault, 'NULL') END AS default,
        a.attgenerated <> '' OR a.attidentity = 'a' AS filled_by_server,
@@ -58,13 +62,13 @@ SELECT a.attname AS name, format_type(a.atttypid, a.atttypmod) AS type, format_t
 FROM pg_attribute a
 JOIN pg_class c ON c.oid = a.attrelid
 JOIN pg_type t ON t.oid = a.atttypid
-JOIN below b ON b.attnum = a.attnum
+JOIN below b ON b.relation = a.attrelid AND b.attnum = a.attnum
 JOIN pg_type bt ON bt.oid = b.oid AND bt.typtype <> 'd'
 LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 LEFT JOIN pg_depend s ON a.attidentity <> '' AND s.classid = 'pg_class'::regclass AND s.deptype = 'i'
                      AND s.refclassid = 'pg_class'::regclass AND s.refobjid = a.attrelid AND s.refobjsubid = a.attnum
-WHERE a.attrelid = %(relation)s::oid AND a.attnum > 0 AND NOT a.attisdropped
-ORDER BY a.attnum
+WHERE a.attrelid = ANY (%(relations)s::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attrelid, a.attnum
 """
 
 _RELATION = """
@@ -74,14 +78,19 @@ SELECT c.oid::int8 AS oid, format('%%I.%%I', n.nspname, c.relname) AS qualified,
                 SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgtype & 64 <> 0 AND t.tgtype & 4 <> 0)
             ELSE NOT c.relrowsecurity AND NOT c.relhasrules END AS takes_copy,
        current_setting('server_encoding') AS encoding
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %(relation)s::oid
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY (%(relations)s::oid[])
 """
 
 _PROPERTIES = """
 SELECT name, value FROM pipeline_kafka.properties UNION ALL SELECT name, value FROM pipeline_kafka.secrets ORDER BY name
 """
 
-_KEYS = "SELECT name, is_primary, columns, equals, collations FROM pipeline_kafka.unique_keys(%(relation)s::oid)"
+_KEYS = """
+SELECT r.oid::int8 AS relation, k.name, k.is_primary, k.columns, k.equals, k.collations
+FROM unnest(%(relations)s::oid[]) AS r(oid),
+     LATERAL pipeline_kafka.unique_keys(r.oid) WITH ORDINALITY AS k(name, is_primary, columns, equals, collations, n)
+ORDER BY r.oid, k.n
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,24 +146,37 @@ def describe(connection: psycopg.Connection[Any], oid: int) -> Relation:
 
     Raises psycopg.errors.UndefinedTable where it is gone.
     """
-    with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
-        relation = _relation(lambda query, params: cursor.execute(query, params).fetchall(), oid)
-    if relation is None:
+    found = describe_all(connection, [oid])
+    if oid not in found:
         raise psycopg.errors.UndefinedTable(f"relation with OID {oid} does not exist any more")
-    return relation
+    return found[oid]
+
+
+def describe_all(connection: psycopg.Connection[Any], oids: Iterable[int]) -> dict[int, Relation]:
+    """Return the relations with these oids as they are defined now; one that is gone is left out."""
+    with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
+        return _relations(lambda query, params: cursor.execute(query, params).fetchall(), oids)
 
 
 def target(read: Read, consumer_id: int) -> tuple[Consumer, Relation | None]:
     """Return a consumer, enabled or not, and its relation, None where that is gone."""
     (row,) = read(_BY_ID, {"id": consumer_id, "default_group": ""})
     consumer = Consumer(**row)
-    return consumer, _relation(read, consumer.relation)
+    return consumer, _relations(read, [consumer.relation]).get(consumer.relation)
 
 
-def _relation(read: Read, oid: int) -> Relation | None:
-    columns = tuple(Column(**row) for row in read(_COLUMNS, {"relation": oid}))
-    keys = tuple(_key(**row) for row in read(_KEYS, {"relation": oid}))
-    return next((Relation(columns=columns, keys=keys, **row) for row in read(_RELATION, {"relation": oid})), None)
+def _relations(read: Read, oids: Iterable[int]) -> dict[int, Relation]:
+    wanted = {"relations": f"{{{','.join(map(str, oids))}}}"}
+    columns: dict[int, list[Column]] = defaultdict(list)
+    for row in read(_COLUMNS, wanted):
+        columns[row.pop("relation")].append(Column(**row))
+    keys: dict[int, list[Key]] = defaultdict(list)
+    for row in read(_KEYS, wanted):
+        keys[row.pop("relation")].append(_key(**row))
+    return {
+        row["oid"]: Relation(columns=tuple(columns[row["oid"]]), keys=tuple(keys[row["oid"]]), **row)
+        for row in read(_RELATION, wanted)
+    }
 
 
 def _key(name: str, is_primary: bool, columns: list[str], equals: list[str], collations: list[str]) -> Key:

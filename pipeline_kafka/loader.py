@@ -150,7 +150,7 @@ class Loader:
         return self.connection.info.transaction_status != TransactionStatus.IDLE
 
     def _write_rows(self, cursor: psycopg.Cursor[Any], work: Work, end: int, token: str | None) -> None:
-        """Write them as the owner, with a ``token`` being it already; ask for the relation's version on the way back."""
+        """Write them as the owner (one is it with a ``token``); on the way back ask for the relation's version."""
         if not end:
             offsets.ask_version(cursor, work.relation)
             return

@@ -27,7 +27,6 @@ from .errors import PositionLost, Rules
 from .loader import Loader
 from .loading import Loading
 from .log import logger
-from .message import key_of
 from .model import Consumer, Relation, TopicPartition
 from .offsets import Move
 from .place import Place, Progress
@@ -158,6 +157,7 @@ class Pipeline:
             self._align()
 
     def _decode(self, parts: dict[int, Part]) -> list[Work]:
+        self._describe(parts)
         works = []
         for consumer_id, part in parts.items():
             consumer = self._routes.consumers[consumer_id]
@@ -172,10 +172,16 @@ class Pipeline:
         relation = self._relation(consumer)
         decoded = decode(consumer, relation, part.messages)
         if decoded.nulls:
-            for message in part.messages:
-                if message.value() is None:
-                    part.moves[key_of(message)].nulls += 1
+            part.count_nulls()
         return Work(consumer, relation, decoded, part.moves, part.messages, self._routes.failures(consumer))
+
+    def _describe(self, consumers: Iterable[int]) -> None:
+        """Find out about many relations at once, after the catalog has changed."""
+        unknown = {i: self._routes.consumers[i].relation for i in consumers if i not in self._relations}
+        if unknown:
+            self._settle()
+            found = catalog.describe_all(self._connection, unknown.values())
+            self._relations.update({i: found[oid] for i, oid in unknown.items() if oid in found})
 
     def _relation(self, consumer: Consumer) -> Relation:
         if consumer.id not in self._relations:

@@ -15,7 +15,7 @@ from confluent_kafka import Message
 
 from .batch import Batch
 from .errors import PositionLost
-from .message import when
+from .message import key_of, when
 from .model import Consumer, TopicPartition
 from .offsets import Move, Standing
 from .work import Failure
@@ -42,6 +42,12 @@ class Part:
     messages: list[Message] = field(default_factory=list)
     moves: dict[TopicPartition, Move] = field(default_factory=dict)
 
+    def count_nulls(self) -> None:
+        """Note in the moves how many messages have no value."""
+        for message in self.messages:
+            if message.value() is None:
+                self.moves[key_of(message)].nulls += 1
+
 
 class Routes:
     """The consumers of one group. ``standing`` runs ahead of the database by the batch that is being loaded."""
@@ -52,19 +58,24 @@ class Routes:
         self.topic_ids: dict[str, str] = {}  # of the topics that ``standing`` counts in
         self.apart: dict[int, bool] = {}  # consumers' ids read in lanes of their own -> for good, being slow
         self._rests: dict[int, Rest] = {}
-        self._by_topic: dict[str, list[Consumer]] = {}
+        self._by_topic: dict[str, list[Consumer]] = {}  # what was asked for already
+        self._named: dict[str, list[Consumer]] = {}
+        self._patterns: list[Consumer] = []
 
     def replace(self, consumers: Iterable[Consumer]) -> None:
         """Take up a new set of consumers; one that was changed is tried at once, whatever its failures."""
         known, self.consumers = self.consumers, {consumer.id: consumer for consumer in consumers}
         self._rests = {i: rest for i, rest in self._rests.items() if known.get(i) == self.consumers.get(i)}
         self.apart = {i: slow for i, slow in self.apart.items() if known.get(i) == self.consumers.get(i)}
-        self._by_topic = {}
+        self._by_topic, self._named = {}, {}
+        for consumer in self.consumers.values():
+            self._named.setdefault(consumer.topic, []).append(consumer)
+        self._patterns = [consumer for consumer in self.consumers.values() if consumer.topic.startswith("^")]
 
     def of_topic(self, topic: str) -> list[Consumer]:
         """Return the consumers that a topic's messages go to."""
         if topic not in self._by_topic:
-            self._by_topic[topic] = [c for c in self.consumers.values() if c.reads(topic)]
+            self._by_topic[topic] = [c for c in (*self._named.get(topic, ()), *self._patterns) if c.reads(topic)]
         return self._by_topic[topic]
 
     def subscription(self) -> set[str]:
