@@ -180,6 +180,16 @@ class Reader:
                 time.sleep(0.02)
         self.positions[key] = offset
 
+    def restart(self, key: TopicPartition, offset: int) -> None:
+        """Read this partition from ``offset`` on, after a batch told that it was ``lost``.
+
+        librdkafka has stopped to fetch it then, and seeks only in what it fetches. Raises KafkaException.
+        """
+        place = KafkaPartition(key.topic, key.partition, offset)
+        self._kafka.incremental_unassign([place])
+        self._kafka.incremental_assign([place])
+        self.positions[key] = offset
+
     def stay(self) -> None:
         """Tell the group that this member lives, while nothing can be taken: no message is lost by it."""
         going = [key for key in self.positions if key not in self._paused]

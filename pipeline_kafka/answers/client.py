@@ -6,6 +6,7 @@ In: a request. Out: clients, what their calls return, and Unanswered.
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -42,6 +43,9 @@ _PASSING = (
 _LONGEST_TRY = 5.0
 _PAUSE = 0.2  # seconds before a coordinator is asked again
 _SLICE = 0.25  # seconds between looks at what was heard
+_LONGEST_NAME, _SHOWN = 249, 60  # characters; by Kafka's org.apache.kafka.common.internals.Topic
+_TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{_LONGEST_NAME}}}")
+_NAMES = f"It has up to {_LONGEST_NAME} of A-Z a-z 0-9 . _ -: topics() shows those there are."
 _OTHERS_WAIT = 2.0  # seconds the other brokers may take to answer where one refuses
 
 
@@ -98,8 +102,12 @@ class Kafka:
     def metadata(self, topic: str | None = None, patience: float = math.inf) -> ClusterMetadata:
         """Return the brokers and topics, or with ``topic`` the brokers and that one.
 
-        Raises Unanswered: where a broker cannot be reached after ``patience`` seconds, where it refuses sooner.
+        Raises Unanswered: where a broker cannot be reached after ``patience`` seconds, where it refuses sooner; at once
+        for what is no name of a topic, which librdkafka would take for one that is not there, or not at all.
         """
+        if topic is not None and not _TOPIC.fullmatch(topic):
+            shown = topic if len(topic) <= _LONGEST_NAME else f"{topic[:_SHOWN]}…"
+            raise Unanswered("42602", f'"{shown}" is no name of a topic', hint=_NAMES)
         known = self._listed({"topic": topic} if topic is not None else {}, patience)
         refusal = known.topics[topic].error if topic is not None else None
         if refusal is not None:

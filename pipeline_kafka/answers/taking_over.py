@@ -21,9 +21,11 @@ SHOWN = 10  # members named in an error
 
 
 def group_start(
-    request: Request, group: str, topic: str, source: str, zookeeper: str | None, live: bool
+    request: Request, group: str, topic: str, exclude: str | None, source: str, zookeeper: str | None, live: bool
 ) -> Iterator[dict[str, Any]]:
     """Yield each partition that ``topic``, a name or a pattern, stands for, and the group's offset or None.
+
+    A pattern's topics are those that ``exclude``, another pattern, leaves.
 
     ``source`` is kafka or zookeeper. Raises Unanswered where the group is not there or has no offset in the topic, and
     unless ``live`` where it still has members, in either place.
@@ -46,15 +48,15 @@ def group_start(
         raise groups.absent(group)
     new = {(p.topic, p.partition): p.offset for p in groups.committed(kafka, group, stable=True)}
     stands = old if source == "zookeeper" else new
-    for name, number in _places(kafka, group, topic, stands):
+    for name, number in _places(kafka, group, topic, exclude, stands):
         yield {"topic": name, "partition": number, "committed_offset": stands.get((name, number))}
 
 
-def _places(kafka: Kafka, group: str, topic: str, stands: dict[Place, Any]) -> list[Place]:
+def _places(kafka: Kafka, group: str, topic: str, exclude: str | None, stands: dict[Place, Any]) -> list[Place]:
     """Return the partitions there are of what a consumer reads. Raises Unanswered where the group has none of them."""
     pattern = topic.startswith("^")
     topics = kafka.metadata(None if pattern else topic).topics
-    names = [name for name in topics if matches(topic, None, name)]
+    names = [name for name in topics if matches(topic, exclude, name)]
     places = sorted((name, number) for name in names for number in topics[name].partitions)
     if all(stands.get(place) is None for place in places):
         others = ", ".join(sorted({name for name, _ in stands}))

@@ -54,4 +54,5 @@ END $$;
 COMMENT ON FUNCTION pipeline_kafka.ask(text, jsonb, int) IS
     'Asks Kafka a question of pipeline_kafka/answers/questions.py, and answers its rows as JSON objects. timeout: ms, 1 to 3600000. '
     'A cancel is answered at once. Errors: 08006 where Kafka cannot be reached or does not answer in time, 08001 where a name '
-    'is not known or TLS fails, 28000 where Kafka refuses the user, 42501 where its ACLs do, 42704 for what is not there, 58000 else.';
+    'is not known or TLS fails, 28000 where Kafka refuses the user, 42501 where its ACLs do, 42704 for what is not there, 42602 for what '
+    'is no name of a topic, 58000 else.';

@@ -138,7 +138,7 @@ BEGIN
     END IF;
     SELECT jsonb_agg(a) INTO standing
     FROM pipeline_kafka.ask('group_start', jsonb_build_object('group', arguments -> 'start_from_group', 'topic', arguments -> 'topic',
-        'source', source, 'zookeeper', zookeeper, 'live', coalesce((arguments ->> 'start_from_live')::boolean, false)), 30000) AS a;
+        'exclude', arguments -> 'exclude', 'source', source, 'zookeeper', zookeeper, 'live', coalesce((arguments ->> 'start_from_live')::boolean, false)), 30000) AS a;
     RETURN standing;
 END $$;
 COMMENT ON FUNCTION pipeline_kafka.group_standing(jsonb, oid) IS

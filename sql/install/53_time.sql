@@ -5,7 +5,9 @@ CREATE FUNCTION pipeline_kafka.offsets_for_times(topic text, kafka_timestamp tim
 LANGUAGE sql VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT r.* FROM pipeline_kafka.ask('offsets_for_times', jsonb_build_object('topic', $1,
-                        'milliseconds', greatest(0, ceil(extract(epoch FROM $2) * 1000)::bigint)), $3) AS a,
+                        'milliseconds',
+                            CASE $2 WHEN 'infinity' THEN 9223372036854775807 WHEN '-infinity' THEN 0
+                                    ELSE greatest(0, ceil(extract(epoch FROM $2) * 1000)::bigint) END), $3) AS a,
                     jsonb_to_record(a) AS r(partition int, kafka_offset bigint, kafka_timestamp timestamptz)
     WHERE $2 IS NOT NULL
 $$;

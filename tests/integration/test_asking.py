@@ -88,6 +88,14 @@ def test_what_is_not_there_is_named(linked: Connection, topic: MakeTopic) -> Non
     assert "no-such-topic" not in [row[0] for row in linked.execute("SELECT topic FROM pipeline_kafka.topics()")]
 
 
+@pytest.mark.parametrize("name", ["a b", "line\nline", "", "x" * 250, "é"])
+def test_what_is_no_name_of_a_topic_is_said_at_once(linked: Connection, name: str) -> None:
+    for query in ("topic_partitions(%s)", "topic_watermarks(%s)", "peek(%s)", "offsets_for_times(%s, now())"):
+        with pytest.raises(psycopg.errors.InvalidName, match="is no name of a topic") as caught:
+            linked.execute(f"SELECT * FROM pipeline_kafka.{query}".encode(), [name])
+        assert len(caught.value.diag.message_primary or "") < 300
+
+
 def test_no_broker_is_configured(admin: Connection) -> None:
     with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="no broker is configured"):
         admin.execute("SELECT * FROM pipeline_kafka.topics()")

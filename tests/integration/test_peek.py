@@ -102,7 +102,9 @@ def test_times_have_offsets(flow: Flow, topic: MakeTopic) -> None:
     assert flow.rows(f"{query}(%s, {second})", name, DAY_2) == [(0, 1, DAY_2), (1, None, None)]
     assert flow.rows(f"{query}(%s, {second})", name, DAY_2 + 1) == [(0, 2, DAY_3), (1, None, None)]
     assert flow.rows(f"{query}(%s, '1960-01-01')", name) == [(0, 0, DAY_1), (1, None, None)]
-    assert flow.rows(f"{query}(%s, now())", name) == [(0, None, None), (1, None, None)]
+    for never in ("now()", "'infinity'"):
+        assert flow.rows(f"{query}(%s, {never})", name) == [(0, None, None), (1, None, None)]
+    assert flow.rows(f"{query}(%s, '-infinity')", name) == [(0, 0, DAY_1), (1, None, None)]
 
 
 STARTS = {

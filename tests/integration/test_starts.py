@@ -8,6 +8,7 @@ from confluent_kafka import TopicPartition
 from tests.fix_kafka import MakeTopic
 from tests.fix_worker import MakeWorker
 from tests.integration.flow import Flow
+from tests.testbed.cluster import Cluster
 
 
 @pytest.mark.parametrize(("start_offset", "first"), [(-2, 0), (-1, 5), (None, 5), (0, 0), (3, 3), (99, 5)])
@@ -70,15 +71,16 @@ def test_the_end_is_resolved_once_and_not_again_by_a_worker_that_comes_back(
     ("policy", "offsets", "lost"), [("earliest", [0, 1, 2, 8, 9, 10], 5), ("latest", [0, 1, 2, 10], 7)]
 )
 def test_a_lost_offset_is_passed_over_and_counted(
-    flow: Flow, topic: MakeTopic, policy: str, offsets: list[int], lost: int
+    flow: Flow, topic: MakeTopic, cluster: Cluster, policy: str, offsets: list[int], lost: int
 ) -> None:
-    name = lose_offset(flow, topic)
+    name, seen = lose_offset(flow, topic), cluster.log_size()
     flow.begin(name, "t", start_offset=None, on_offset_lost=policy)
     flow.read(name)
     produce_each(flow, name, 1)
     flow.read(name)
     assert landed(flow) == [(0, offset) for offset in offsets]
     assert flow.status(name, "t")["lost"] == lost
+    assert "KafkaException" not in cluster.log(seen)  # it goes on as it is: no new client is needed
 
 
 def test_a_lost_offset_stops_the_consumer_until_it_is_told_where_to_go_on(flow: Flow, topic: MakeTopic) -> None:

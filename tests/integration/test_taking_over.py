@@ -172,6 +172,18 @@ def test_topics_of_a_pattern(flow: Flow, topic: MakeTopic, group: str, places: l
     assert sorted(flow.rows(query)) == sorted((name, 3) for name in names)
 
 
+def test_topics_that_a_pattern_excludes_are_not_asked_about(
+    flow: Flow, topic: MakeTopic, group: str, places: list[str]
+) -> None:
+    name, other = (filled(flow.kafka, topic, 1, 3) for _ in range(2))
+    commit(flow.kafka, group, other, {0: 1})
+    pattern = f"^{name.rpartition('-')[0]}-"
+    with pytest.raises(psycopg.errors.UndefinedObject, match="has no offset in topic"):
+        start(flow, pattern, group, exclude=other)
+    start(flow, pattern, group, exclude=name)
+    flow.wait("SELECT count(*) FROM t", 2, "what the group had not read is read")
+
+
 def test_an_offset_that_kafka_has_not_any_more_is_a_lost_one(
     flow: Flow, topic: MakeTopic, group: str, places: list[str]
 ) -> None:
