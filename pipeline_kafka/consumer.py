@@ -49,6 +49,7 @@ class Reader:
         self._batch = Batch()
         self._topics: frozenset[str] = frozenset()
         self._paused: set[TopicPartition] = set()
+        self._given_up: set[TopicPartition] = set()  # by librdkafka: their offset was lost, and it does not fetch them
         self._coverage = coverage
         self._told: dict[TopicPartition, int] = {}
         self.positions: dict[TopicPartition, int] = {}
@@ -148,6 +149,7 @@ class Reader:
                 self._reached(batch, key, message.offset() or 0)
         elif error.code() in _LOST:
             batch.lost.append(key)
+            self._given_up.add(key)
         elif error.code() in _MISSING:
             pass  # a topic that is not there yet is looked for at each refresh of the metadata
         elif error.fatal() or not topic:
@@ -165,30 +167,29 @@ class Reader:
         self._resume([key for key in self.positions if key in wanted and key in self._paused])
         for key, position in self.positions.items():
             offset = wanted.get(key, position)
-            if offset != position:
+            if offset != position or (key in wanted and key in self._given_up):
                 self.seek(key, offset)
 
     def seek(self, key: TopicPartition, offset: int) -> None:
         """Read this partition from ``offset`` on. Raises KafkaException where it is not being fetched."""
+        place = KafkaPartition(key.topic, key.partition, offset)
+        if key in self._given_up:
+            self._given_up.remove(key)
+            self._kafka.incremental_unassign([place])
+            self._kafka.incremental_assign([place])
+        else:
+            self._seek(place)
+        self.positions[key] = offset
+
+    def _seek(self, place: KafkaPartition) -> None:
         for attempt in range(_SEEK_TRIES):
             try:
-                self._kafka.seek(KafkaPartition(key.topic, key.partition, offset))
-                break
+                self._kafka.seek(place)
+                return
             except KafkaException as error:  # just assigned: librdkafka has not begun to fetch it yet
                 if kafka.error_of(error).code() != KafkaError._STATE or attempt == _SEEK_TRIES - 1:
                     raise
                 time.sleep(0.02)
-        self.positions[key] = offset
-
-    def restart(self, key: TopicPartition, offset: int) -> None:
-        """Read this partition from ``offset`` on, after a batch told that it was ``lost``.
-
-        librdkafka has stopped to fetch it then, and seeks only in what it fetches. Raises KafkaException.
-        """
-        place = KafkaPartition(key.topic, key.partition, offset)
-        self._kafka.incremental_unassign([place])
-        self._kafka.incremental_assign([place])
-        self.positions[key] = offset
 
     def stay(self) -> None:
         """Tell the group that this member lives, while nothing can be taken: no message is lost by it."""
@@ -221,6 +222,7 @@ class Reader:
         starts = self._on_assign(new)
         self.positions.update({key: starts.get(key, 0) for key in new})
         self._paused.clear()  # assigning begins anew
+        self._given_up.clear()
         self._kafka.assign([KafkaPartition(k.topic, k.partition, offset) for k, offset in self.positions.items()])
         self._pause([key for key in new if key not in starts])
 
@@ -257,6 +259,7 @@ class Reader:
         for key in keys:
             self.positions.pop(key, None)
             self._told.pop(key, None)
+            self._given_up.discard(key)
             self._batch.messages.pop(key, None)
             self._batch.next.pop(key, None)
         # librdkafka's pause outlives the assignment: a partition that comes back would never be read again

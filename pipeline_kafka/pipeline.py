@@ -295,5 +295,5 @@ class Pipeline:
         for consumer in starts.lose(self._connection, self._admin, self._routes, keys):
             self._take_note(consumer, Failure(retry_in=None), {})
         for key, offset in self._routes.wanted(keys).items():
-            self._reader.restart(key, offset)
+            self._reader.seek(key, offset)
         self._align()

@@ -83,8 +83,10 @@ def test_a_lost_offset_is_passed_over_and_counted(
     assert "KafkaException" not in cluster.log(seen)  # it goes on as it is: no new client is needed
 
 
-def test_a_lost_offset_stops_the_consumer_until_it_is_told_where_to_go_on(flow: Flow, topic: MakeTopic) -> None:
-    name = lose_offset(flow, topic)
+def test_a_lost_offset_stops_the_consumer_until_it_is_told_where_to_go_on(
+    flow: Flow, topic: MakeTopic, cluster: Cluster
+) -> None:
+    name, seen = lose_offset(flow, topic), cluster.log_size()
     flow.admin.execute("CREATE TABLE careless (kafka_partition int, kafka_offset bigint, value text)")
     flow.begin(name, "careless", start_offset=None)
     flow.begin(name, "t", start_offset=None)
@@ -97,6 +99,7 @@ def test_a_lost_offset_stops_the_consumer_until_it_is_told_where_to_go_on(flow: 
     flow.begin(name, "t", start_offset=-2)
     flow.read(name)
     assert landed(flow) == [(0, offset) for offset in (0, 1, 2, 8, 9, 10)]
+    assert "KafkaException" not in cluster.log(seen)
 
 
 def test_a_topic_made_again_and_shorter_stops_the_consumer(flow: Flow, topic: MakeTopic) -> None:
