@@ -1,4 +1,4 @@
-"""What is configured, read from the catalog tables in one snapshot.
+"""What is configured, read from the catalog tables.
 
 In: a connection. Out: consumers, brokers, properties and relations, as model has them.
 """
@@ -115,22 +115,23 @@ class Snapshot:
 
 
 def read(connection: psycopg.Connection[Any], default_group: str, slot: int | None = None) -> Snapshot:
-    """Read the configuration. ``default_group`` is the group of consumers that name none.
+    """Read the configuration, in autocommit mode. ``default_group`` is the group of consumers that name none.
 
     With ``slot`` the only consumer is the replay that goes on in it, if there is one.
 
     Raises psycopg.errors.UndefinedTable or InvalidSchemaName where the extension is gone.
     """
-    with connection.transaction(), connection.cursor(row_factory=class_row(Consumer)) as cursor:
+    # Table by table: who keeps the lock of one while he waits for the next can be in a deadlock with DROP EXTENSION.
+    with connection.cursor(row_factory=class_row(Consumer)) as cursor:
         query = _ENABLED if slot is None else _REPLAY
         consumers = cursor.execute(query, {"default_group": default_group, "slot": slot}).fetchall()
-        brokers = connection.execute("SELECT host FROM pipeline_kafka.brokers ORDER BY host").fetchall()
-        properties = connection.execute(_PROPERTIES).fetchall()
-        zookeepers = connection.execute(
-            "SELECT address, protocol FROM pipeline_kafka.zookeepers ORDER BY address"
-        ).fetchall()
-        rules = connection.execute("SELECT code, action FROM pipeline_kafka.error_rules ORDER BY code").fetchall()
-        wanted = connection.execute("SELECT pipeline_kafka.workers_wanted()").fetchone()
+    brokers = connection.execute("SELECT host FROM pipeline_kafka.brokers ORDER BY host").fetchall()
+    properties = connection.execute(_PROPERTIES).fetchall()
+    zookeepers = connection.execute(
+        "SELECT address, protocol FROM pipeline_kafka.zookeepers ORDER BY address"
+    ).fetchall()
+    rules = connection.execute("SELECT code, action FROM pipeline_kafka.error_rules ORDER BY code").fetchall()
+    wanted = connection.execute("SELECT pipeline_kafka.workers_wanted()").fetchone()
     return Snapshot(
         tuple(consumers),
         tuple(host for (host,) in brokers),

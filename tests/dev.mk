@@ -13,7 +13,7 @@ PIPELINE_KAFKA_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pipeline_kafka
 SYSTEM_PYTHON := /usr/bin/python3
 VENV := $(PIPELINE_KAFKA_CACHE)/tools-$(shell sha256sum pyproject.toml | cut -c 1-12)
 PY := $(VENV)/bin/python
-N ?= 2
+N ?= 3
 T ?= tests
 CODE = $(patsubst %/,%,$(sort $(dir $(wildcard pipeline_kafka/*.py demo/*.py bench/*.py)))) tests
 

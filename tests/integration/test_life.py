@@ -9,6 +9,7 @@ from tests.integration.flow import Flow
 from tests.testbed.database import Database
 from tests.testbed.postgres import bindir
 from tests.testbed.process import plain_environment, run
+from tests.testbed.wait import wait_until
 
 
 def test_the_extension_is_dropped_while_it_works_and_made_again(flow: Flow, topic: MakeTopic) -> None:
@@ -36,6 +37,24 @@ def test_workers_end_when_the_extension_is_dropped(flow: Flow, topic: MakeTopic)
     flow.wait_state(name, "t", "running")
     flow.admin.execute("DROP EXTENSION pipeline_kafka")
     flow.wait_alone()
+
+
+def test_a_worker_that_waits_for_a_table_of_ours_holds_no_other(
+    flow: Flow, topic: MakeTopic, database: Database
+) -> None:
+    """DROP EXTENSION locks them one after the other."""
+    name = topic()
+    flow.admin.execute("CREATE TABLE t (id int)")
+    flow.begin(name, "t")
+    flow.wait_state(name, "t", "running")
+    waiting = "SELECT pid FROM pg_locks WHERE relation = 'pipeline_kafka.brokers'::regclass AND NOT granted"
+    with database.connect(autocommit=False) as holder:
+        holder.execute("LOCK TABLE pipeline_kafka.brokers")
+        flow.admin.execute("NOTIFY pipeline_kafka")
+        wait_until(lambda: flow.rows(waiting), "the worker waits")
+        held = f"""SELECT c.relname FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+                   WHERE l.pid IN ({waiting}) AND l.granted AND c.relnamespace = 'pipeline_kafka'::regnamespace"""
+        assert flow.rows(held) == []
 
 
 def test_a_dump_brings_consumers_offsets_and_dead_letters_back(

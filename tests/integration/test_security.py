@@ -92,7 +92,7 @@ def test_a_wrong_authority_is_said_while_it_runs(begun: Reads, flow: Flow, secur
     flow.read(name)
     other = Authority(secure_broker.authority.folder, "other").certificate
     change(flow.admin, {"ssl.ca.location": str(other)})
-    fails(flow, name, "08001", "TLS", "could not be verified", "ssl.ca.location")
+    fails(flow, name, "08001", "TLS", "certificate verify failed", "ssl.ca.location")
     flow.wait(
         "SELECT last_error LIKE 'Kafka''s TLS failed%%' FROM pipeline_kafka.workers_status", True, "it says so too"
     )
