@@ -238,7 +238,7 @@ class Reader:
             starts = {}
         consumer.incremental_assign([KafkaPartition(k.topic, k.partition, starts.get(k, 0)) for k in keys])
         self.positions.update({key: starts.get(key, 0) for key in keys})
-        self._coverage.changed()
+        self._coverage.assigned()
         self._pause([key for key in keys if key not in starts])
 
     def _revoked(self, consumer: KafkaConsumer, partitions: list[KafkaPartition]) -> None:
@@ -247,8 +247,8 @@ class Reader:
 
     def _lost(self, consumer: KafkaConsumer, partitions: list[KafkaPartition]) -> None:
         self._going(_keys(partitions), lost=True)
-        self._coverage.changed()
         consumer.incremental_unassign(partitions)
+        self.trouble = self.trouble or PipelineError("the session with the group's coordinator was lost")
 
     def _going(self, keys: list[TopicPartition], lost: bool) -> None:
         try:

@@ -48,8 +48,8 @@ class Coverage:
         """The member has left."""
         self._at = math.inf
 
-    def changed(self) -> None:
-        """Something was assigned or lost: look at once where it is the first, else when the others have theirs too."""
+    def assigned(self) -> None:
+        """Something was assigned: look at once where it is the first, else when the others have theirs too."""
         self._at = min(self._at, time.monotonic() + (0.0 if self._is_first else SOON))
 
     def must_join(self, topics: Collection[str], mine: Collection[TopicPartition]) -> bool:
@@ -95,10 +95,11 @@ class Group:
     def fits(self, topics: Collection[str], mine: Collection[TopicPartition]) -> bool | None:
         """Tell whether each partition of these topics (^ begins a pattern) is somebody's, and ``mine`` are among them.
 
-        None while the group is rebalancing, or Kafka does not say.
+        None while the group is rebalancing, or its coordinator does not say. Raises KafkaException where Kafka says
+        nothing at all.
         """
+        known = self._admin.list_topics(timeout=_WAIT).topics
         try:
-            known = self._admin.list_topics(timeout=_WAIT).topics
             future = self._admin.describe_consumer_groups([self._group], request_timeout=_WAIT)[self._group]
             group = future.result()
         except KafkaException as error:

@@ -28,10 +28,6 @@ OWNED = {
     "allow.auto.create.topics": "reading must not make topics",
 }
 
-# A cluster may tell a client that it has no broker, as it does when its only one was suspended so long that its own
-# controller gave it up. librdkafka then forgets them all, and goes back to bootstrap.servers after this (KIP-1102);
-# its own default is 5 minutes.
-REBOOTSTRAP_MS = 5_000
 LANE_KBYTES = 8_192  # what a lane prefetches at the most
 
 # Defaults that a property may override. Prefetched messages are bounded for the client as a whole, however many
@@ -58,12 +54,7 @@ _DEFAULTS: Settings = {
 
 def base_settings(brokers: Iterable[str], properties: Iterable[tuple[str, str]]) -> Settings:
     """Return what every client needs: where Kafka is, and the user's properties, verbatim."""
-    return {
-        "metadata.recovery.rebootstrap.trigger.ms": REBOOTSTRAP_MS,
-        **dict(properties),
-        "bootstrap.servers": ",".join(brokers),
-        "allow.auto.create.topics": False,
-    }
+    return {**dict(properties), "bootstrap.servers": ",".join(brokers), "allow.auto.create.topics": False}
 
 
 def consumer_settings(

@@ -46,7 +46,7 @@ def test_a_wrong_first_assignment_is_left_at_once(clock: Clock) -> None:
     made = Coverage(Said(False).fits)
     made.begin()
     assert not look(made)
-    made.changed()
+    made.assigned()
     assert look(made)
 
 
@@ -61,9 +61,9 @@ def test_an_assignment_that_never_comes_is_looked_at(clock: Clock) -> None:
 def test_a_later_assignment_must_be_wrong_twice(clock: Clock) -> None:
     made = Coverage(Said(True, False, True, False, False).fits)
     made.begin()
-    made.changed()
+    made.assigned()
     assert not look(made)
-    made.changed()
+    made.assigned()
     answers = []
     for seconds in (SOON, SOON, SELDOM, SOON):
         clock.now += seconds
@@ -75,7 +75,7 @@ def test_a_group_that_rebalances_is_looked_at_again(clock: Clock) -> None:
     said = Said(None, None, False)
     made = Coverage(said.fits)
     made.begin()
-    made.changed()
+    made.assigned()
     assert not look(made)
     clock.now += SOON
     assert not look(made)
