@@ -19,6 +19,8 @@ from .errors import PipelineError
 from .log import logger
 from .message import key_of
 from .model import TopicPartition
+from .pulse import Pulse
+from .told import Told
 
 # Errors that come in place of a message and say that the partition's offset is not to be had.
 _LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
@@ -42,7 +44,9 @@ class Reader:
         on_revoke: Callable[[list[TopicPartition], bool], None],
         coverage: Coverage,
     ) -> None:
-        self._kafka = KafkaConsumer({**settings, "on_commit": self._committed})
+        self._told = Told()
+        self._kafka = KafkaConsumer({**settings, "on_commit": self._told.answered})
+        self._pulse = Pulse(self._kafka)
         self._on_assign = on_assign
         self._on_revoke = on_revoke
         self._message_size = 0.0
@@ -51,7 +55,6 @@ class Reader:
         self._paused: set[TopicPartition] = set()
         self._given_up: set[TopicPartition] = set()  # by librdkafka: their offset was lost, and it does not fetch them
         self._coverage = coverage
-        self._told: dict[TopicPartition, int] = {}
         self.positions: dict[TopicPartition, int] = {}
         self.trouble: PipelineError | None = None
 
@@ -96,8 +99,11 @@ class Reader:
         if self.trouble is not None:
             raise self.trouble
         if first is not None:
+            self._pulse.felt()
             self._put(batch, [first])
             self.more(batch, batchsize, maxbytes, 0.0)
+        elif self.positions:
+            self._pulse.feel(next(iter(self.positions)).topic)
         return batch
 
     def more(self, batch: Batch, batchsize: int, maxbytes: int, wait: float) -> None:
@@ -258,7 +264,7 @@ class Reader:
             self.trouble.__cause__ = error
         for key in keys:
             self.positions.pop(key, None)
-            self._told.pop(key, None)
+            self._told.forget(key)
             self._given_up.discard(key)
             self._batch.messages.pop(key, None)
             self._batch.next.pop(key, None)
@@ -268,19 +274,10 @@ class Reader:
     # What Kafka is told -------------------------------------------------------------------------------------
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Tell Kafka, without waiting, where the group stands, as far as it has not been told; PostgreSQL knows it.
-
-        What Kafka did not take, as it does not in the midst of a rebalance, is told again with the next commit.
-        """
-        news = {key: at for key, at in offsets.items() if key in self.positions and self._told.get(key) != at}
+        """Tell Kafka, without waiting, where the group stands, as far as it has not been told; PostgreSQL knows it."""
+        news = self._told.news({key: at for key, at in offsets.items() if key in self.positions})
         if news:
-            self._kafka.commit(offsets=[KafkaPartition(*key, at) for key, at in news.items()], asynchronous=True)
-            self._told.update(news)
-
-    def _committed(self, error: KafkaError | None, partitions: list[KafkaPartition]) -> None:
-        for partition in partitions:
-            if error is not None or partition.error is not None:
-                self._told.pop(TopicPartition(partition.topic, partition.partition), None)
+            self._kafka.commit(offsets=news, asynchronous=True)
 
     def watermarks(self) -> dict[TopicPartition, tuple[int, int]]:
         """Return (low, high) of the assigned partitions as the last fetches told; unknown ones are left out."""
@@ -293,7 +290,8 @@ class Reader:
 
     def close(self) -> None:
         """Stop reading. A static member's partitions wait for it to come back until its session times out."""
-        self._kafka.close()
+        self._on_revoke = lambda keys, lost: None  # there is nobody to give anything up any more
+        kafka.close(self._kafka)
 
 
 def _keys(partitions: Iterable[KafkaPartition]) -> list[TopicPartition]:

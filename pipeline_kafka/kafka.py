@@ -1,4 +1,4 @@
-"""How this extension's clients of Kafka are configured.
+"""How this extension's clients of Kafka are configured, and closed.
 
 In: brokers and librdkafka properties from the catalog. Out: configuration for confluent-kafka.
 """
@@ -6,9 +6,10 @@ In: brokers and librdkafka properties from the catalog. Out: configuration for c
 from __future__ import annotations
 
 from collections.abc import Iterable
+from threading import Thread
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 Settings = dict[str, Any]  # by librdkafka's names, and confluent-kafka's error_cb and logger
@@ -28,6 +29,7 @@ OWNED = {
     "allow.auto.create.topics": "reading must not make topics",
 }
 
+CLOSE_WAIT = 3.0  # seconds
 LANE_KBYTES = 8_192  # what a lane prefetches at the most
 
 # Defaults that a property may override. Prefetched messages are bounded for the client as a whole, however many
@@ -91,6 +93,16 @@ def admin_client(brokers: Iterable[str], properties: Iterable[tuple[str, str]], 
     tell.
     """
     return AdminClient({**base_settings(brokers, properties), **heard})
+
+
+def close(consumer: Consumer) -> None:
+    """Close a consumer, which is left to do so alone where it takes longer than CLOSE_WAIT.
+
+    It waits for a commit that a lost Kafka did not answer as long as for any request (socket.timeout.ms, a minute).
+    """
+    closing = Thread(target=consumer.close, name="closing", daemon=True)
+    closing.start()
+    closing.join(CLOSE_WAIT)
 
 
 def error_of(exception: KafkaException) -> KafkaError:

@@ -50,6 +50,7 @@ def test_the_broker_is_killed_and_comes_back(broken: Site, own_broker: Broker, t
 
 def test_the_broker_is_frozen_for_a_while(broken: Site, own_broker: Broker, topic: MakeTopic) -> None:
     name = topic(4, on=own_broker)
+    broken.set_property("socket.timeout.ms", "300000")  # so that nothing may wait for what it answers no more
     broken.consume(name, "t")
     with broken.load(name) as load:
         broken.progress("t")
