@@ -25,6 +25,8 @@ ORDER = [
         "kafka_state",
         "placeholders",
         "coverage",
+        "pulse",
+        "told",
     },
     {"decoders", "consumer", "owner", "tries", "registered"},
     {"answers", "discovery"},
@@ -55,7 +57,7 @@ KNOWN = {
 }
 
 # Either side of the pipeline can be changed without the other: neither speaks the other's protocol.
-KAFKA_SIDE = {"consumer", "kafka", "batch", "steps", "hearing"}
+KAFKA_SIDE = {"consumer", "kafka", "batch", "steps", "hearing", "coverage", "pulse", "told"}
 POSTGRESQL_SIDE = {"catalog", "database", "offsets", "consumer_state", "loader", "loading", "status"}
 
 
