@@ -5,6 +5,7 @@ In: snapshots and a stop. Out: a pipeline that is made again, with backoff, when
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 
@@ -18,6 +19,7 @@ from .pipeline import Pipeline
 from .place import Place, Progress
 
 HEALTHY = 60.0  # seconds after which a pipeline's failures are forgotten
+LONGEST = 5.0  # seconds between tries: how long a side that is there again may go unnoticed
 LAST_WAIT = 3.0  # seconds the last batch is given to be committed when the worker stops
 
 
@@ -68,7 +70,9 @@ class Runner:
             except Exception as error:
                 failures = 1 if time.monotonic() - begun > HEALTHY else failures + 1
                 self._say(error)
-                self._stopping.wait(backoff(failures))
+            gc.collect()  # a pipeline and its reader know each other, and Kafka's clients have threads and sockets
+            if failures:
+                self._stopping.wait(min(backoff(failures), LONGEST))
 
     def _run_once(self) -> None:
         pipeline = self.pipeline = self._make()
