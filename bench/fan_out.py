@@ -38,7 +38,7 @@ def _turn(connection: consuming.Connection, rows: int, apart: bool) -> Turn:
     begun = consuming.now(connection)
     with connection.transaction():
         for table in TABLES:
-            consuming.begin(connection, TOPIC, table, format="json", group_id=f"only-{table}" if apart else None)
+            consuming.begin(connection, TOPIC, table, format="json", group_id=f"only-{table}" if apart else "all")
     consuming.wait_passed(connection, TABLES, rows * len(TABLES))
     with connection.transaction():
         for table in TABLES:
