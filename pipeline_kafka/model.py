@@ -6,6 +6,7 @@ In: nothing. Out: frozen descriptions of consume actions and relations, as the c
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -76,6 +77,11 @@ class Relation:
     encoding: str = "UTF8"
     keys: tuple[Key, ...] = ()
 
+    @property
+    def shape(self) -> Hashable:
+        """Return what lines of COPY depend on: relations of one shape take the same."""
+        return self.kind, self.columns, self.takes_copy, self.encoding
+
 
 def matches(wanted: str, exclude: str | None, topic: str) -> bool:
     """Tell whether a consumer of the topic or pattern ``wanted`` reads this topic.
@@ -137,6 +143,12 @@ class Consumer:
     def reads(self, topic: str) -> bool:
         """Tell whether it reads this topic: by name, or by its pattern."""
         return matches(self.topic, self.exclude, topic)
+
+    @property
+    def reading(self) -> Hashable:
+        """Return what decoding goes by: consumers that read alike make the same of a message."""
+        way = self.format, self.delimiter, self.quote, self.escape, self.null_string, self.header
+        return *way, self.unknown_fields, self.on_null, self.on_conflict, self.conflict_key
 
     def __str__(self) -> str:
         return f"{self.topic} -> {self.name}"

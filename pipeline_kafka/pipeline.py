@@ -21,8 +21,8 @@ from .catalog import Snapshot
 from .consumer import Reader
 from .coverage import Coverage, Group
 from .database import connect
-from .decoders import decode
 from .decoders.payload import Misfit
+from .decoders.sharing import Sharing
 from .errors import PositionLost, Rules
 from .loader import Loader
 from .loading import Loading
@@ -158,19 +158,19 @@ class Pipeline:
 
     def _decode(self, parts: dict[int, Part]) -> list[Work]:
         self._describe(parts)
-        works = []
+        works, sharing = [], Sharing()
         for consumer_id, part in parts.items():
             consumer = self._routes.consumers[consumer_id]
             try:
-                works.append(self._work(consumer, part))
+                works.append(self._work(consumer, part, sharing))
             except (Misfit, psycopg.errors.UndefinedTable) as error:
                 self._settle()
                 self._fail(consumer, error, part.moves)
         return works
 
-    def _work(self, consumer: Consumer, part: Part) -> Work:
+    def _work(self, consumer: Consumer, part: Part, sharing: Sharing) -> Work:
         relation = self._relation(consumer)
-        decoded = decode(consumer, relation, part.messages)
+        decoded = sharing.decode(consumer, relation, part.messages)
         if decoded.nulls:
             part.count_nulls()
         return Work(consumer, relation, decoded, part.moves, part.messages, self._routes.failures(consumer))

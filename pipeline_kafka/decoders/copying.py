@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -46,21 +47,31 @@ class CopyPayload:
         skew: Callable[[bytes], int],
     ) -> None:
         names = ", ".join(identifier(column.name) for column in columns)
-        statement = f"COPY {relation.qualified} ({names}) FROM STDIN WITH ({options}, ENCODING 'UTF8')"
         self.messages = messages
-        self._statement = statement.encode()
-        self._name = _last_name(relation.qualified)
+        self._relation = relation.qualified
+        self._into = f"({names}) FROM STDIN WITH ({options}, ENCODING 'UTF8')"
         self._fragments = fragments
         self._skew = skew
 
     def __len__(self) -> int:
         return len(self.messages)
 
+    @property
+    def statement(self) -> bytes:
+        """Return the COPY, for which load() sends the lines."""
+        return f"COPY {self._relation} {self._into}".encode()
+
+    def into(self, relation: Relation) -> CopyPayload:
+        """Return the same lines for another relation of the same shape."""
+        other = copy(self)
+        other._relation = relation.qualified
+        return other
+
     def load(self, cursor: psycopg.Cursor[Any], start: int, stop: int) -> int:
         """Write messages[start:stop]; see Payload."""
-        with cursor.copy(self._statement) as copy:
+        with cursor.copy(self.statement) as data:
             for piece in pieces(self._fragments[start:stop]):
-                copy.write(b"\n".join([*piece, b""]))
+                data.write(b"\n".join([*piece, b""]))
         return cursor.rowcount
 
     def locate(self, error: psycopg.Error, start: int) -> int | None:
@@ -78,6 +89,10 @@ class CopyPayload:
         """Tell whether a value is to blame: COPY names a column only while it reads one; see Payload."""
         place = rf"^COPY {re.escape(self._name)}, line \d+, column "
         return re.search(place, error.diag.context or "", re.MULTILINE) is not None
+
+    @property
+    def _name(self) -> str:
+        return _last_name(self._relation)
 
     @cached_property
     def _last_lines(self) -> list[int]:

@@ -77,7 +77,7 @@ def test_columns_that_nobody_names_are_left_out() -> None:
     payload = decoded([b'{"b":1}', b'{"b":2,"a":null}']).payload
     assert lines(payload) == [b"1", b"2"]
     assert isinstance(payload, CopyPayload)
-    assert payload._statement.startswith(b'COPY public.t ("b") ')
+    assert payload.statement.startswith(b'COPY public.t ("b") ')
 
 
 def test_what_is_no_row_is_set_aside_and_the_rest_stays_fast() -> None:
