@@ -104,7 +104,7 @@ class Loader:
             offsets.claim(answer, work.consumer, work.moves)
             if not refused and len(work.decoded.payload):  # else it depends on what the limit turns out to be
                 token = become_owner(cursor, work.consumer)
-        offsets.check_claim(answer, work.consumer, work.relation.version, work.moves)
+        offsets.check_claim(answer, work.consumer, work.moves)
         self._check(refused)
         limit = _limit(cursor, work, refused)
         try:
@@ -121,8 +121,8 @@ class Loader:
             around.load(error)
             refused += around.bad
             offsets.ask_version(cursor, work.relation)
-        if len(work.decoded.payload) and not offsets.still(cursor, work.relation):
-            raise Redefined(f"{work.consumer}: the relation was changed")  # claim() looked before it was locked
+        if not offsets.still(cursor, work.relation):
+            raise Redefined(f"{work.consumer}: the relation was changed")
         refused.sort(key=lambda bad: limit.place(bad.message))
         return _settle(cursor, work, limit, refused)
 
@@ -178,7 +178,7 @@ class Loader:
 
 def _claim(cursor: psycopg.Cursor[Any], work: Work, moves: Mapping[TopicPartition, Move]) -> None:
     offsets.claim(cursor, work.consumer, moves)
-    offsets.check_claim(cursor, work.consumer, work.relation.version, moves)
+    offsets.check_claim(cursor, work.consumer, moves)
 
 
 def _limit(cursor: psycopg.Cursor[Any], work: Work, refused: list[Bad], found: bool = False) -> Limit:

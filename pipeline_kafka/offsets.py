@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from .errors import PositionLost, Redefined
+from .errors import PositionLost
 from .model import Consumer, Relation, TopicPartition
 
 
@@ -27,21 +27,17 @@ class Move:
     last_timestamp: datetime | None = None
 
 
-# The version of the relation comes along, so that one round trip tells whether the batch still fits it. A consumer
-# that was ended or moved meanwhile claims fewer rows than it asked for.
+# A consumer that was ended or moved meanwhile claims fewer rows than it asked for.
 _CLAIM = """
-WITH claimed AS (
-    UPDATE pipeline_kafka.offsets o
-    SET next_offset = n.next_offset, messages = o.messages + n.messages, nulls = o.nulls + n.nulls,
-        last_timestamp = coalesce(n.last_timestamp, o.last_timestamp), committed_at = clock_timestamp()
-    FROM unnest(%(topics)s::text[], %(partitions)s::int[], %(starts)s::int8[], %(nexts)s::int8[], %(messages)s::int8[],
-                %(nulls)s::int8[], %(timestamps)s::timestamptz[])
-             AS n(topic, partition, start, next_offset, messages, nulls, last_timestamp),
-         pipeline_kafka.consumers c
-    WHERE c.id = %(consumer)s AND c.relation = %(relation)s::oid AND c.enabled AND o.consumer_id = c.id
-      AND o.topic = n.topic AND o.partition = n.partition AND o.next_offset = n.start
-    RETURNING 1)
-SELECT (SELECT count(*) FROM claimed), pipeline_kafka.relation_version(%(relation)s::oid)
+UPDATE pipeline_kafka.offsets o
+SET next_offset = n.next_offset, messages = o.messages + n.messages, nulls = o.nulls + n.nulls,
+    last_timestamp = coalesce(n.last_timestamp, o.last_timestamp), committed_at = clock_timestamp()
+FROM unnest(%(topics)s::text[], %(partitions)s::int[], %(starts)s::int8[], %(nexts)s::int8[], %(messages)s::int8[],
+            %(nulls)s::int8[], %(timestamps)s::timestamptz[])
+         AS n(topic, partition, start, next_offset, messages, nulls, last_timestamp),
+     pipeline_kafka.consumers c
+WHERE c.id = %(consumer)s AND c.relation = %(relation)s::oid AND c.enabled AND o.consumer_id = c.id
+  AND o.topic = n.topic AND o.partition = n.partition AND o.next_offset = n.start
 """
 
 _COUNT = """
@@ -123,22 +119,14 @@ def claim(cursor: psycopg.Cursor[Any], consumer: Consumer, moves: Mapping[TopicP
     )
 
 
-def check_claim(
-    cursor: psycopg.Cursor[Any], consumer: Consumer, version: str, moves: Mapping[TopicPartition, Move]
-) -> None:
+def check_claim(cursor: psycopg.Cursor[Any], consumer: Consumer, moves: Mapping[TopicPartition, Move]) -> None:
     """Look at what the server answered to a claim.
 
-    Raises PositionLost where an offset did not stand where its move starts, Redefined where the relation's version is
-    not ``version``.
+    Raises PositionLost where an offset did not stand where its move starts.
     """
-    row = cursor.fetchone()
-    assert row is not None
-    if row[0] != len(moves):
-        raise PositionLost(
-            f"{consumer}: offsets of {len(moves) - row[0]} of {len(moves)} partitions were moved by others"
-        )
-    if row[1] != version:
-        raise Redefined(f"{consumer}: the relation was changed")
+    if cursor.rowcount != len(moves):
+        lost = len(moves) - cursor.rowcount
+        raise PositionLost(f"{consumer}: offsets of {lost} of {len(moves)} partitions were moved by others")
 
 
 def evict(cursor: psycopg.Cursor[Any], consumer: Consumer, keys: Iterable[TopicPartition]) -> str | None:
