@@ -53,17 +53,20 @@ def end(connection: Connection, topic: str, relation: str) -> None:
     connection.execute("SELECT pipeline_kafka.consume_end(%s, %s::regclass)", [topic, relation])
 
 
-def warm_up(connection: Connection, kafka: Kafka, workers: int) -> None:
-    """Have so many workers running, each with partitions of a topic of their own and a batch behind it.
+def warm_up(connection: Connection, kafka: Kafka, workers: int, groups: Sequence[str | None] = (None,)) -> None:
+    """Have so many workers running, each with its share in these groups (None: the database's own) of a topic apart.
 
-    What is begun afterwards shows the rate of workers that run, not how soon a process starts.
+    What is begun afterwards shows the rate of workers that run, not how soon a process starts or a group is formed.
     """
     topic = f"warm-{connection.info.dbname}"
     fill(kafka, topic, PARTITIONS, [b"warm"] * PARTITIONS)
-    connection.execute("CREATE TABLE warm (line text)")
-    begin(connection, topic, "warm", parallelism=workers)
-    wait_passed(connection, ["warm"], PARTITIONS)
-    wait_until(lambda: len(worker_pids(connection, 1)) >= workers, f"{workers} workers have partitions", PATIENCE)
+    tables = [f"warm_{number}" for number in range(len(groups))]
+    for table, group in zip(tables, groups, strict=True):
+        connection.execute(f"CREATE TABLE {table} (line text)")
+        begin(connection, topic, table, parallelism=workers, group_id=group)
+    wait_passed(connection, tables, PARTITIONS * len(groups))
+    share = PARTITIONS // workers * len(groups)
+    wait_until(lambda: len(worker_pids(connection, share)) >= workers, f"{workers} workers have partitions", PATIENCE)
 
 
 def passed(connection: Connection, relations: Sequence[str]) -> int:

@@ -38,6 +38,7 @@ LANE_KBYTES = 8_192  # what a lane prefetches at the most
 _DEFAULTS: Settings = {
     "isolation.level": "read_committed",
     "session.timeout.ms": 10_000,
+    "heartbeat.interval.ms": 500,  # how soon a member hears that another has come or gone, and hands over
     "max.poll.interval.ms": 300_000,
     "queued.max.messages.kbytes": 16_384,
     "queued.min.messages": 100_000,
