@@ -37,6 +37,10 @@ BEGIN
         RAISE EXCEPTION 'header goes with format => ''csv'', not ''%''', wanted.format
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave it out.';
     END IF;
+    IF wanted.delimiter <> E'\t' AND wanted.format NOT IN ('text', 'csv') THEN
+        RAISE EXCEPTION 'delimiter goes with format => ''text'' and ''csv'', not ''%''', wanted.format
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave it out.';
+    END IF;
     IF wanted.null_string IS NOT NULL AND wanted.format NOT IN ('text', 'csv') THEN
         RAISE EXCEPTION 'null_string goes with format => ''text'' and ''csv'', not ''%''', wanted.format
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave it out.';
@@ -50,7 +54,7 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION pipeline_kafka.check_copy(pipeline_kafka.consumers) IS
-    'Errors: 22023 where header or null_string do not go with the format, or COPY would not take them.';
+    'Errors: 22023 where header, delimiter or null_string do not go with the format, or COPY would not take them.';
 
 CREATE FUNCTION pipeline_kafka.check_json(wanted pipeline_kafka.consumers) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp

@@ -16,7 +16,7 @@ AS $$
 BEGIN
     IF value IS NULL OR value NOT BETWEEN low AND high THEN
         RAISE EXCEPTION '% is %, which is not within % to %', name, coalesce(value::text, 'NULL'), low, high
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave it out for its default.';
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Give one that is, or leave it out.';
     END IF;
 END $$;
 COMMENT ON FUNCTION pipeline_kafka.check_range(text, bigint, bigint, bigint) IS
@@ -90,7 +90,7 @@ BEGIN
             pipeline_kafka.check_choice('on_error', wanted.on_error, '{dead_letter,stop,skip}'),
             pipeline_kafka.check_choice('on_null', wanted.on_null, '{skip,dead_letter,delete}'),
             pipeline_kafka.check_choice('on_conflict', wanted.on_conflict, '{error,ignore,update}'),
-            pipeline_kafka.check_range('max_dead_letters', coalesce(wanted.max_dead_letters, 1), 1, 9223372036854775807),
+            pipeline_kafka.check_range('max_dead_letters', coalesce(wanted.max_dead_letters, 0), 0, 9223372036854775807),
             pipeline_kafka.check_choice('on_offset_lost', wanted.on_offset_lost, '{stop,earliest,latest}');
     IF target.relpersistence = 't' THEN
         RAISE EXCEPTION 'relation % is temporary: no worker sees it', wanted.relation
@@ -107,6 +107,10 @@ BEGIN
     IF NOT has_any_column_privilege(wanted.owner, wanted.relation, 'INSERT') THEN
         RAISE EXCEPTION 'role % may not insert into %', wanted.owner, wanted.relation
             USING ERRCODE = 'insufficient_privilege', HINT = format('GRANT INSERT ON %s TO %s;', wanted.relation, wanted.owner);
+    END IF;
+    IF pg_relation_is_updatable(wanted.relation, true) & 8 = 0 THEN  -- INSERT, as CheckValidResultRel() in PostgreSQL decides
+        RAISE EXCEPTION 'relation % takes no rows', wanted.relation USING ERRCODE = 'wrong_object_type',
+            HINT = 'A view must be updatable by itself or have an INSTEAD OF INSERT trigger; a foreign table, a server that takes them.';
     END IF;
     IF kind = 'v' AND wanted.format IN ('text', 'csv', 'raw') AND NOT EXISTS (
             SELECT FROM pg_trigger t WHERE t.tgrelid = wanted.relation AND t.tgtype & 64 <> 0 AND t.tgtype & 4 <> 0) THEN

@@ -159,6 +159,10 @@ BEGIN
         RAISE EXCEPTION 'a consumer starts in one place' USING ERRCODE = 'invalid_parameter_value',
             HINT = 'Give one of start_offset, start_timestamp, start_last_messages and start_last_interval.';
     END IF;
+    IF start_last_interval < interval '0' THEN
+        RAISE EXCEPTION 'start_last_interval is %, which is yet to come', start_last_interval
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'It counts back from now: ''1 hour'' is an hour ago.';
+    END IF;
     INSERT INTO pipeline_kafka.requests (function, arguments)
     VALUES ('pipeline_kafka.consume_begin(text, regclass, text, text, text, text, text, int, int, int, int, bigint, text, text, text, boolean, text, text, text, text, bigint, timestamptz, bigint, interval, text, text, text, text, boolean)',
             jsonb_build_object('topic', topic, 'relation', relation::oid, 'group_id', group_id, 'format', format,

@@ -73,6 +73,11 @@ BEGIN
     PERFORM pipeline_kafka.check_range('start_offset', coalesce(range ->> 'start', '0')::bigint, -2, 9223372036854775807),
             pipeline_kafka.check_range('end_offset', coalesce(range ->> 'end', '0')::bigint, -1, 9223372036854775807),
             pipeline_kafka.check_range('max_messages', coalesce(range ->> 'most', '1')::bigint, 1, 9223372036854775807);
+    IF (range ->> 'end')::bigint BETWEEN 0 AND (range ->> 'start')::bigint - 1
+       OR (range ->> 'start_at')::timestamptz > (range ->> 'end_at')::timestamptz THEN
+        RAISE EXCEPTION 'the range ends before it starts' USING ERRCODE = 'invalid_parameter_value',
+            HINT = 'end_offset and end_timestamp are where it ends: the first that is not read.';
+    END IF;
     RETURN jsonb_build_object('topic', topic, 'partitions', range -> 'partitions', 'start', range -> 'start', 'end', range -> 'end',
         'start_ms', pipeline_kafka.milliseconds((range ->> 'start_at')::timestamptz),
         'end_ms', pipeline_kafka.milliseconds((range ->> 'end_at')::timestamptz));

@@ -176,6 +176,7 @@ CREATE FUNCTION pipeline_kafka.retry_dead_letters(topic text DEFAULT NULL, relat
     sqlstate text DEFAULT NULL, max int DEFAULT NULL, OUT retried bigint, OUT loaded bigint, OUT failed bigint) RETURNS record
 LANGUAGE sql VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
+    SELECT pipeline_kafka.check_range('max', coalesce(max, 0), 0, 2147483647);
     SELECT * FROM pipeline_kafka.try_dead_letters(NULL, topic, relation, sqlstate, max)
 $$;
 COMMENT ON FUNCTION pipeline_kafka.retry_dead_letters(text, regclass, text, int) IS
@@ -183,8 +184,8 @@ COMMENT ON FUNCTION pipeline_kafka.retry_dead_letters(text, regclass, text, int)
     'what fails keeps its place with the new error. topic, relation: of these only. sqlstate: of this code, or of a class by its '
     'first 2 characters. max: so many at the most. Letters that another session has, and those of dropped relations, are passed '
     'over. Constraints are checked at once until the transaction ends. '
-    'Errors: whatever stops a consumer from working at all, such as 42501 where the owner may not insert; nothing is changed then. '
-    'Needs EXECUTE on this, try_dead_letters, load_dead_letters, load_api, setting, relation_version, unique_keys, execute_as and begin_as; SELECT '
+    'Errors: 22023 for a negative max; whatever stops a consumer from working at all, such as 42501 where the owner may not insert; nothing is '
+    'changed then. Needs EXECUTE on this, check_range, try_dead_letters, load_dead_letters, load_api, setting, relation_version, unique_keys, execute_as and begin_as; SELECT '
     'on consumers and error_rules; SELECT, UPDATE and DELETE on dead_letters; INSERT on dead_letter_outcomes; membership in the owner''s role.';
 
 CREATE FUNCTION pipeline_kafka.retry_dead_letter(id bigint, OUT loaded boolean, OUT sqlstate text, OUT error text) RETURNS record
@@ -226,6 +227,7 @@ CREATE FUNCTION pipeline_kafka.discard_dead_letters(topic text DEFAULT NULL, rel
     sqlstate text DEFAULT NULL, max int DEFAULT NULL) RETURNS bigint
 LANGUAGE sql VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
+    SELECT pipeline_kafka.check_range('max', coalesce(max, 0), 0, 2147483647);
     WITH chosen AS (
         SELECT d.id
         FROM pipeline_kafka.dead_letters d JOIN pipeline_kafka.consumers c ON c.id = d.consumer_id
@@ -244,7 +246,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION pipeline_kafka.discard_dead_letters(text, regclass, text, int) IS
     'Deletes letters, the oldest first, and answers how many: of a topic, a relation, a SQLSTATE (or a class, by its first 2 '
-    'characters), max at the most; without arguments all. Those that another session has are passed over.';
+    'characters), max at the most; without arguments all. Those that another session has are passed over. Errors: 22023 for a negative max.';
 
 -- Forgetting ---------------------------------------------------------------------------------------------------
 

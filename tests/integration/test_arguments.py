@@ -51,7 +51,10 @@ def count(connection: Connection, table: str) -> int:
         ("start_offset => -3", "start_offset"),
         ("on_error => 'panic'", "on_error"),
         ("on_offset_lost => 'panic'", "on_offset_lost"),
-        ("max_dead_letters => -1", "max_dead_letters"),
+        ("max_dead_letters => -1", "max_dead_letters is -1, which is not within 0 to"),
+        ("start_last_interval => '-1 hour'", "start_last_interval is -01:00:00"),
+        ("format => 'json', delimiter => ','", "delimiter goes with"),
+        ("format => 'raw', delimiter => ','", "delimiter goes with"),
     ],
 )
 def test_wrong_arguments_are_named(admin: Connection, arguments: str, said: str) -> None:

@@ -23,6 +23,7 @@ CREATE TABLE later (id int PRIMARY KEY DEFERRABLE);
 CREATE TABLE ours (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text);
 CREATE TABLE ruled (id int PRIMARY KEY); CREATE RULE no AS ON UPDATE TO ruled DO INSTEAD NOTHING;
 CREATE VIEW v AS SELECT id, name FROM t;
+CREATE VIEW readonly AS SELECT count(*) AS n FROM t;
 CREATE TABLE parts (id int PRIMARY KEY) PARTITION BY RANGE (id)"""
 
 
@@ -62,6 +63,8 @@ def begin(connection: Connection, relation: str, arguments: str) -> None:
         ("t", "on_conflict => 'update'", "0A000", "'json' and 'raw', not 'text'"),
         ("t", "on_conflict => 'ignore', format => 'csv'", "0A000", "'json' and 'raw', not 'csv'"),
         ("v", "format => 'json', on_conflict => 'update'", "42809", "needs a table"),
+        ("readonly", "format => 'json'", "42809", "takes no rows"),
+        ("readonly", "format => 'csv'", "42809", "takes no rows"),
         ("ruled", "format => 'json', on_conflict => 'update'", "0A000", "rules"),
         ("keyless", "format => 'json', on_conflict => 'ignore'", "42704", "has no primary key"),
         ("later", "format => 'json', on_conflict => 'update'", "42704", "has no primary key"),

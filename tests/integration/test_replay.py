@@ -204,6 +204,12 @@ REFUSED: list[tuple[dict[str, Any], type[psycopg.Error], str]] = [
     ({"format": "xml"}, psycopg.errors.InvalidParameterValue, "format is"),
     ({"timeout": 0}, psycopg.errors.InvalidParameterValue, "timeout is 0"),
     ({"start_timestamp": "infinity"}, psycopg.errors.InvalidParameterValue, "no message has the timestamp"),
+    ({"start_offset": 9, "end_offset": 8}, psycopg.errors.InvalidParameterValue, "ends before it starts"),
+    (
+        {"start_timestamp": "2026-01-02", "end_timestamp": "2026-01-01"},
+        psycopg.errors.InvalidParameterValue,
+        "ends before it starts",
+    ),
     ({"end_offset": 1, "end_timestamp": "2026-01-01"}, psycopg.errors.InvalidParameterValue, "both an offset and"),
 ]
 

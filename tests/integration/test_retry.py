@@ -58,6 +58,13 @@ def test_a_letter_that_is_not_there(letters: Feed, function: str) -> None:
             letters.admin.execute(f"SELECT pipeline_kafka.{function}".encode(), (missing,))
 
 
+@pytest.mark.parametrize("function", ["retry_dead_letters", "discard_dead_letters"])
+def test_a_negative_number_of_letters_is_refused(letters: Feed, function: str) -> None:
+    with pytest.raises(errors.InvalidParameterValue, match="max is -5, which is not within 0 to"):
+        letters.admin.execute(f"SELECT pipeline_kafka.{function}(max => -5)".encode())
+    assert len(letters.letters()) == 3
+
+
 def test_many_by_predicate(letters: Feed) -> None:
     call = "SELECT retried FROM pipeline_kafka.retry_dead_letters({})"
     for predicate, expected in {
