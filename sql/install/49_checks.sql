@@ -147,6 +147,30 @@ END $$;
 COMMENT ON FUNCTION pipeline_kafka.check_consumer(pipeline_kafka.consumers) IS
     'What consume_begin() checks before it stores anything; each error names the object and the remedy.';
 
+CREATE FUNCTION pipeline_kafka.misfit(consumer int) RETURNS text
+LANGUAGE plpython3u STABLE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+if "api" not in GD:
+    plpy.execute("SELECT pipeline_kafka.load_api()")
+return GD["api"].misfit(plpy, consumer)
+$$;
+COMMENT ON FUNCTION pipeline_kafka.misfit(int) IS
+    'Why the relation of the consumer with this id cannot take what that is to do, whatever is sent; NULL: it can. What the '
+    'worker checks before each batch, by the same code.';
+
+CREATE FUNCTION pipeline_kafka.check_fits(consumer int) RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    why text := pipeline_kafka.misfit(consumer);
+BEGIN
+    IF why IS NOT NULL THEN
+        RAISE EXCEPTION '%', why USING ERRCODE = 'datatype_mismatch', HINT = 'ALTER TABLE, or another format.';
+    END IF;
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.check_fits(int) IS
+    'Errors: 42804 where the relation of a consumer that was just stored has not the columns that its format or options need.';
+
 CREATE FUNCTION pipeline_kafka.check_may_call(caller regrole, function regprocedure) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$

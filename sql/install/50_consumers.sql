@@ -97,7 +97,9 @@ BEGIN
         start_offset = CASE WHEN starts_anew THEN EXCLUDED.start_offset ELSE c.start_offset END,
         start_timestamp = CASE WHEN starts_anew THEN EXCLUDED.start_timestamp ELSE c.start_timestamp END,
         start_last = CASE WHEN starts_anew THEN EXCLUDED.start_last ELSE c.start_last END,
-        started = c.started AND NOT starts_anew;
+        started = c.started AND NOT starts_anew
+    RETURNING c.id INTO wanted.id;
+    PERFORM pipeline_kafka.check_fits(wanted.id);
     PERFORM pipeline_kafka.start_workers(pipeline_kafka.workers_wanted());
 END $$;
 COMMENT ON FUNCTION pipeline_kafka.store_consumer(pipeline_kafka.consumers) IS
@@ -191,7 +193,7 @@ COMMENT ON FUNCTION pipeline_kafka.consume_begin(text, regclass, text, text, tex
     'regular expression. start_from_group: start each partition where that consumer group stands, by start_from: kafka (the default) '
     'or zookeeper, at the address zookeeper; where it stands nowhere, the other arguments hold. start_from_live: though the group has '
     'members. The caller must be allowed to INSERT and owns the consumer. '
-    'Errors: 42501 privilege, 42809 relation kind, 0A000 row security with COPY, 22023 arguments; for start_from_group 55006 where it has members, 42704 '
+    'Errors: 42501 privilege, 42809 relation kind, 42804 columns that do not fit the format, 0A000 row security with COPY, 22023 arguments; for start_from_group 55006 where it has members, 42704 '
     'where it is not there or has no offset in the topic, and those of committed_offsets() and zookeeper_offsets().';
 
 CREATE FUNCTION pipeline_kafka.consume_begin() RETURNS text

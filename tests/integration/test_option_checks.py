@@ -23,6 +23,8 @@ CREATE TABLE later (id int PRIMARY KEY DEFERRABLE);
 CREATE TABLE ours (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text);
 CREATE TABLE ruled (id int PRIMARY KEY); CREATE RULE no AS ON UPDATE TO ruled DO INSTEAD NOTHING;
 CREATE VIEW v AS SELECT id, name FROM t;
+CREATE TABLE odd (id int, kafka_offset timestamptz);
+CREATE TABLE about (kafka_key text, kafka_offset bigint);
 CREATE VIEW readonly AS SELECT count(*) AS n FROM t;
 CREATE TABLE parts (id int PRIMARY KEY) PARTITION BY RANGE (id)"""
 
@@ -63,6 +65,9 @@ def begin(connection: Connection, relation: str, arguments: str) -> None:
         ("t", "on_conflict => 'update'", "0A000", "'json' and 'raw', not 'text'"),
         ("t", "on_conflict => 'ignore', format => 'csv'", "0A000", "'json' and 'raw', not 'csv'"),
         ("v", "format => 'json', on_conflict => 'update'", "42809", "needs a table"),
+        ("t", "format => 'raw'", "42804", "format raw needs a relation with one bytea or text column"),
+        ("odd", "format => 'json'", "42804", 'column "kafka_offset" is of type timestamp with time zone'),
+        ("about", "format => 'json'", "42804", "format json needs a column to fill"),
         ("readonly", "format => 'json'", "42809", "takes no rows"),
         ("readonly", "format => 'csv'", "42809", "takes no rows"),
         ("ruled", "format => 'json', on_conflict => 'update'", "0A000", "rules"),

@@ -202,6 +202,7 @@ REFUSED: list[tuple[dict[str, Any], type[psycopg.Error], str]] = [
     ({"start_offset": -3}, psycopg.errors.InvalidParameterValue, "start_offset is -3"),
     ({"end_offset": -2}, psycopg.errors.InvalidParameterValue, "end_offset is -2"),
     ({"format": "xml"}, psycopg.errors.InvalidParameterValue, "format is"),
+    ({"relation": "pair", "format": "raw"}, psycopg.errors.DatatypeMismatch, "format raw needs"),
     ({"timeout": 0}, psycopg.errors.InvalidParameterValue, "timeout is 0"),
     ({"start_timestamp": "infinity"}, psycopg.errors.InvalidParameterValue, "no message has the timestamp"),
     ({"start_offset": 9, "end_offset": 8}, psycopg.errors.InvalidParameterValue, "ends before it starts"),
@@ -215,6 +216,7 @@ REFUSED: list[tuple[dict[str, Any], type[psycopg.Error], str]] = [
 
 
 def test_what_makes_no_sense_is_refused(flow: Flow, numbers: str) -> None:
+    flow.admin.execute("CREATE TABLE pair (a text, b text)")
     for settings, error, said in REFUSED:
         with pytest.raises(error, match=said):
             replay(flow.admin, **{"topic": numbers, "relation": "t", **settings})
