@@ -20,6 +20,7 @@ from typing import IO, Any
 import msgspec
 
 from .answers.protocol import DONE, PIECE, TROUBLE, Frame, Frames, Request, Trouble
+from .steps import NO_BROKER
 
 # questions that take no broker
 OFFLINE = {"refuse_property", "registered_brokers", "zookeeper_offsets", "zookeeper_members"}
@@ -47,7 +48,7 @@ def frames(plpy: Any, question: str, arguments: dict[str, Any], timeout: int) ->
     """Yield the frames of an answer but for the last; see ask(). Between pieces, the timeout begins anew."""
     brokers = plpy.execute("SELECT host FROM pipeline_kafka.brokers ORDER BY host")
     if not brokers and question not in OFFLINE:
-        raise_trouble(plpy, Trouble("55000", "no broker is configured", hint="pipeline_kafka.add_broker() names one."))
+        raise_trouble(plpy, Trouble(NO_BROKER.step.sqlstate, NO_BROKER.text, hint=NO_BROKER.step.hint))
     properties = plpy.execute(_PROPERTIES)
     request = Request(
         question,

@@ -25,6 +25,11 @@ _VARYING = re.compile(r"\d+ms|, \d+ identical error\(s\) suppressed")  # what di
 _ANY_TOPIC = "__consumer_offsets"  # asked about instead of all topics; it does not matter what is said of it
 
 
+def ping(admin: AdminClient, timeout: float) -> None:
+    """Ask Kafka for next to nothing. Raises KafkaException where it does not answer within ``timeout`` seconds."""
+    admin.list_topics(topic=_ANY_TOPIC, timeout=timeout)
+
+
 class Ear(logging.Handler):
     """Listens to clients that are made with its ``settings``, and passes their log on to ours.
 
@@ -56,6 +61,10 @@ class Ear(logging.Handler):
             return self.told
         return steps.of_error(error)
 
+    def forget(self) -> None:
+        """Kafka is to be reached otherwise from now on: what was heard tells nothing of that."""
+        self.told = self.trouble = None
+
     def look(self, admin: AdminClient, begun: float) -> None:
         """Find out whether what was heard still holds, by asking Kafka; ``begun`` is when this client was made.
 
@@ -65,7 +74,7 @@ class Ear(logging.Handler):
         if self.told is None and self.trouble is None:
             return
         try:
-            admin.list_topics(topic=_ANY_TOPIC, timeout=LOOK_WAIT)
+            ping(admin, LOOK_WAIT)
         except KafkaException as exception:
             error: KafkaError = exception.args[0]
             self.trouble = self.told or self.trouble or steps.of_error(error)

@@ -65,7 +65,8 @@ class GroupRunner(Runner):
                 self._lanes[consumer_id] = Lane(place, self.snapshot, slow)
                 self._lanes[consumer_id].start()
         for consumer_id, lane in list(self._lanes.items()):
-            lane.snapshot, lane.fronts = self.snapshot, dict(pipeline.positions())
+            lane.follow(self.snapshot)
+            lane.fronts = dict(pipeline.positions())
             pipeline.note_lane(consumer_id, lane.reached)
             if consumer_id not in apart:
                 lane.stop()

@@ -272,7 +272,7 @@ class Pipeline:
         """Act on a changed catalog: new consumers are given their start, then their topics are asked for."""
         self._settle()
         mine = [consumer for consumer in snapshot.consumers if self.place.has(consumer)]
-        starts.begin(self._connection, self._admin, mine)
+        starts.begin(self._connection, self._admin, mine, self.progress.called)
         self._routes.replace(mine)
         self._loading.loader.configure(Rules(snapshot.rules), PATIENCE if len(mine) > 1 else 0.0)
         self._relations.clear()

@@ -6,6 +6,7 @@ In: nothing. Out: the types between pipelines and those who run them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from threading import Event
 
 from .hearing import Ear
 from .model import Consumer
@@ -20,6 +21,7 @@ class Progress:
     last_progress: float = 0.0
     last_error: str | None = None
     ear: Ear = field(default_factory=Ear)  # why Kafka cannot be spoken to, over all its pipelines
+    called: Event = field(default_factory=Event)  # who waits for Kafka is to look up: it is elsewhere now, or work ends
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,5 +33,5 @@ class ReplayWorker(Worker):
             place = Place(self._dsn, consumer.group_id, self._instance, lane_of=consumer.id)
             self._runners = {consumer.group_id: ReplayRunner(place, snapshot)}
             self._runners[consumer.group_id].start()
-        self._runners[consumer.group_id].snapshot = snapshot
+        self._runners[consumer.group_id].follow(snapshot)
         return snapshot

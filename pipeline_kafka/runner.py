@@ -17,6 +17,7 @@ from .errors import describe
 from .log import logger
 from .pipeline import Pipeline
 from .place import Place, Progress
+from .steps import NO_BROKER
 
 HEALTHY = 60.0  # seconds after which a pipeline's failures are forgotten
 LONGEST = 5.0  # seconds between tries: how long a side that is there again may go unnoticed
@@ -24,7 +25,7 @@ LAST_WAIT = 3.0  # seconds the last batch is given to be committed when the work
 
 
 class Runner:
-    """A thread that steps a pipeline. ``snapshot`` may be replaced, and the rest read, from any thread."""
+    """A thread that steps a pipeline. What it tells of itself may be read from any thread."""
 
     def __init__(self, place: Place, snapshot: Snapshot) -> None:
         self.place = place
@@ -42,6 +43,13 @@ class Runner:
     def stop(self) -> None:
         """Ask the thread to end."""
         self._stopping.set()
+        self.progress.called.set()
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Take up the catalog as it is now; from any thread. Where Kafka is elsewhere, it is tried there at once."""
+        changed, self.snapshot = not snapshot.same_kafka(self.snapshot), snapshot
+        if changed:
+            self.progress.called.set()
 
     def join(self, timeout: float) -> None:
         """Wait for it, ``timeout`` seconds at the most."""
@@ -61,8 +69,15 @@ class Runner:
             self.progress.last_error = str(self.progress.ear.trouble)
 
     def _run(self) -> None:
-        failures = 0
-        while not self._stopping.is_set():
+        failures, tried = 0, self.snapshot
+        while self._goes_on():
+            if not self.snapshot.same_kafka(tried):
+                self.progress.ear.forget()
+            tried = self.snapshot
+            if not tried.brokers:
+                self.progress.ear.trouble = NO_BROKER
+                self.progress.called.wait()
+                continue
             begun = time.monotonic()
             try:
                 self._run_once()
@@ -72,7 +87,12 @@ class Runner:
                 self._say(error)
             gc.collect()  # a pipeline and its reader know each other, and Kafka's clients have threads and sockets
             if failures:
-                self._stopping.wait(min(backoff(failures), LONGEST))
+                self.progress.called.wait(min(backoff(failures), LONGEST))
+
+    def _goes_on(self) -> bool:
+        """Tell whether to try again. A call that comes from here on ends what is waited for in that try."""
+        self.progress.called.clear()
+        return not self._stopping.is_set()
 
     def _run_once(self) -> None:
         pipeline = self.pipeline = self._make()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from threading import Event
 from typing import Any
 
 import psycopg
@@ -18,12 +19,14 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._topic import TopicDescription
 
 from . import consumer_state, offsets
+from .hearing import ping
 from .log import logger
 from .model import Consumer, TopicPartition
 from .routes import Routes
 
 BEGINNING = -2  # start_offset's name for it, as in pipeline_kafka 1.0; -1 and NULL are the end
 KAFKA_WAIT = 10.0  # seconds Kafka may take to answer
+_TURN = 2.0  # seconds it may take to answer that it is there
 WATCH_EVERY = 5.0  # seconds between looks whether topics are still the same
 
 _ELSEWHERE = "consume_begin() with a start_offset goes on from there, as it does after seek()"
@@ -32,19 +35,34 @@ _OTHERWISE = "another replay() of what there is, or with on_offset_lost => 'earl
 Connection = psycopg.Connection[Any]
 
 
-def begin(connection: Connection, admin: AdminClient, consumers: Iterable[Consumer]) -> None:
+def begin(connection: Connection, admin: AdminClient, consumers: Iterable[Consumer], called: Event) -> None:
     """Resolve what each new consumer's start means in every partition there is, and store it. Raises KafkaException.
 
-    A partition that appears later, with its topic or in it, starts at its beginning: see stand().
+    A partition that appears later, with its topic or in it, starts at its beginning: see stand(). ``called`` ends the
+    waiting for a Kafka that is not there.
     """
     new = [consumer for consumer in consumers if not consumer.started]
     if not new:
         return
+    _reach(admin, called)
     topics = admin.list_topics(timeout=KAFKA_WAIT).topics
     for consumer in new:
         names = [name for name, topic in topics.items() if consumer.reads(name) and topic.error is None]
         keys = [TopicPartition(name, number) for name in names for number in topics[name].partitions]
         offsets.begin(connection, consumer, resolve(admin, keys, consumer))
+
+
+def _reach(admin: AdminClient, called: Event) -> None:
+    """Wait for Kafka to answer at all, in turns; a call for its topics would wait on, wherever Kafka is by then."""
+    end = time.monotonic() + KAFKA_WAIT
+    while True:
+        try:
+            ping(admin, _TURN)
+        except KafkaException:
+            if called.wait(0.1) or time.monotonic() >= end:
+                raise
+        else:
+            return
 
 
 def stand(connection: Connection, admin: AdminClient, routes: Routes, keys: list[TopicPartition]) -> list[Consumer]:

@@ -54,6 +54,7 @@ _MAY_NOT = Step("authorization", "42501", "Kafka's ACLs do not let this user do 
 TOPIC = Step("authorization", "42501", "Kafka's ACLs do not let this user at the topic.")
 GROUP = Step("authorization", "42501", "Kafka's ACLs do not let this user at the group.")
 PROPERTIES = Step("properties", "22023", "SELECT * FROM pipeline_kafka.properties_shown shows those that are set.")
+NO_BROKER = Refusal(Step("connection", "55000", "pipeline_kafka.add_broker() names one."), "no broker is configured")
 COORDINATOR = Step(
     "coordinator",
     "57P03",

@@ -185,7 +185,7 @@ class Worker:
                     self._finish([self._runners.pop(group)])
             for group in snapshot.groups():
                 if group in self._runners:
-                    self._runners[group].snapshot = snapshot
+                    self._runners[group].follow(snapshot)
                 else:
                     self._runners[group] = GroupRunner(Place(self._dsn, group, self._instance), snapshot)
                     self._runners[group].start()

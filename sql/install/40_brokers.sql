@@ -26,6 +26,16 @@ COMMENT ON FUNCTION pipeline_kafka.add_broker(text) IS
     'but one that a ZooKeeper lists stays then, whatever that does. '
     'Errors: 22023 where one is not host:port. Running workers take the new list up.';
 
+CREATE FUNCTION pipeline_kafka.warn_of_no_broker() RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pipeline_kafka.brokers) THEN
+        RAISE WARNING 'no broker is configured, so nothing can be read' USING HINT = 'SELECT pipeline_kafka.add_broker(''host:9092'').';
+    END IF;
+END $$;
+COMMENT ON FUNCTION pipeline_kafka.warn_of_no_broker() IS 'Warns where Kafka is nowhere.';
+
 CREATE FUNCTION pipeline_kafka.remove_broker(host text) RETURNS text
 LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
@@ -38,11 +48,12 @@ BEGIN
         RAISE EXCEPTION 'broker "%" is not configured', host
             USING ERRCODE = 'undefined_object', HINT = 'SELECT * FROM pipeline_kafka.brokers shows those that are.';
     END IF;
+    PERFORM pipeline_kafka.warn_of_no_broker();
     RETURN 'success';
 END $$;
 COMMENT ON FUNCTION pipeline_kafka.remove_broker(text) IS
-    'Removes one bootstrap server, written as it was added. Answers ''success''. Errors: 42704 where it is not configured, '
-    '55000 where a ZooKeeper lists it.';
+    'Removes one bootstrap server, written as it was added. Answers ''success'', and warns where it was the last. '
+    'Errors: 42704 where it is not configured, 55000 where a ZooKeeper lists it.';
 
 CREATE FUNCTION pipeline_kafka.check_property(name text, value text) RETURNS void
 LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

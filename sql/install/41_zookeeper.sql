@@ -49,6 +49,7 @@ BEGIN
         RAISE EXCEPTION 'ZooKeeper "%" is not configured', zookeeper
             USING ERRCODE = 'undefined_object', HINT = 'SELECT * FROM pipeline_kafka.zookeepers shows those that are.';
     END IF;
+    PERFORM pipeline_kafka.warn_of_no_broker();
     RETURN 'success';
 END $$;
 COMMENT ON FUNCTION pipeline_kafka.remove_zookeeper(text) IS

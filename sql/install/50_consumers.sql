@@ -135,10 +135,7 @@ BEGIN
         RAISE WARNING 'workers will not come back when the server restarts'
             USING HINT = 'Add pipeline_kafka to shared_preload_libraries and restart the server once.';
     END IF;
-    IF NOT EXISTS (SELECT FROM pipeline_kafka.brokers)
-       AND NOT EXISTS (SELECT FROM pipeline_kafka.properties WHERE name = 'bootstrap.servers') THEN
-        RAISE WARNING 'no broker is configured, so nothing can be read yet' USING HINT = 'SELECT pipeline_kafka.add_broker(''host:9092'').';
-    END IF;
+    PERFORM pipeline_kafka.warn_of_no_broker();
     IF pipeline_kafka.setting('workers') = '0' THEN
         RAISE NOTICE 'pipeline_kafka.workers is 0: only workers started elsewhere read for this database';
     END IF;

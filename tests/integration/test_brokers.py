@@ -38,6 +38,16 @@ def test_brokers_are_added_and_removed(admin: Connection) -> None:
     assert "pipeline_kafka.brokers" in (refused.value.diag.message_hint or "")
 
 
+def test_who_removes_the_last_broker_is_warned(admin: Connection) -> None:
+    said: list[str] = []
+    admin.add_notice_handler(lambda notice: said.append(f"{notice.severity}: {notice.message_primary}"))
+    admin.execute("SELECT pipeline_kafka.add_broker('kafka1:9092, kafka2:9092')")
+    admin.execute("SELECT pipeline_kafka.remove_broker('kafka1:9092')")
+    assert said == []
+    admin.execute("SELECT pipeline_kafka.remove_broker('kafka2:9092')")
+    assert said == ["WARNING: no broker is configured, so nothing can be read"]
+
+
 def test_a_property_is_set_changed_and_unset(admin: Connection) -> None:
     for value in ("5000", "6000"):
         admin.execute("SELECT pipeline_kafka.set_property('session.timeout.ms', %s)", [value])
@@ -76,6 +86,37 @@ def test_brokers_may_be_changed_while_they_are_read(admin: Connection, kafka: Ka
     kafka.produce(name, ["2"])
     flow.read(name)
     assert flow.column("SELECT id FROM t") == [1, 2]
+
+
+def test_a_wrong_broker_is_replaced_within_seconds(admin: Connection, kafka: Kafka, topic: MakeTopic) -> None:
+    name, flow = topic(), Flow(admin, kafka)
+    admin.execute("CREATE TABLE t (id int)")
+    dead = f"127.0.0.1:{free_port()}"
+    admin.execute("SELECT pipeline_kafka.add_broker(%s)", [dead])
+    flow.begin(name, "t")
+    flow.wait_state(name, "t", "failing", lambda row: row["last_sqlstate"] == "08006")
+    with admin.transaction():
+        admin.execute("SELECT pipeline_kafka.add_broker(%s)", [kafka.bootstrap])
+        admin.execute("SELECT pipeline_kafka.remove_broker(%s)", [dead])
+    wait_until(
+        lambda: flow.status(name, "t"),
+        "the right broker is read from, and the wrong one forgotten",
+        5,
+        accept=lambda row: (row["state"], row["last_error"]) == ("running", None),
+    )
+
+
+def test_without_a_broker_a_consumer_says_so(admin: Connection, kafka: Kafka, topic: MakeTopic) -> None:
+    name, flow = topic(), Flow(admin, kafka)
+    admin.execute("CREATE TABLE t (id int)")
+    flow.begin(name, "t")
+    row = flow.wait_state(name, "t", "failing")
+    said = "Kafka's connection failed: no broker is configured"
+    assert (row["last_sqlstate"], row["last_error"].splitlines()[0]) == ("55000", said)
+    assert "add_broker()" in row["last_error"]
+    assert flow.value("SELECT last_error FROM pipeline_kafka.workers_status") == said
+    admin.execute("SELECT pipeline_kafka.add_broker(%s)", [kafka.bootstrap])
+    flow.wait_state(name, "t", "running", lambda row: row["last_error"] is None)
 
 
 def test_properties_may_be_changed_while_they_are_used(flow: Flow, topic: MakeTopic) -> None:
