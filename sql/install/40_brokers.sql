@@ -55,14 +55,15 @@ COMMENT ON FUNCTION pipeline_kafka.remove_broker(text) IS
     'Removes one bootstrap server, written as it was added. Answers ''success'', and warns where it was the last. '
     'Errors: 42704 where it is not configured, 55000 where a ZooKeeper lists it.';
 
-CREATE FUNCTION pipeline_kafka.check_property(name text, value text) RETURNS void
+CREATE FUNCTION pipeline_kafka.check_property(name text, value text, hidden boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     refusal record;
 BEGIN
     SELECT r.* INTO refusal
-    FROM pipeline_kafka.ask('refuse_property', jsonb_build_object('name', name, 'value', value), 10000) AS a,
+    FROM pipeline_kafka.ask('refuse_property', jsonb_build_object('name', name, 'value', value,
+                                'hidden', hidden OR pipeline_kafka.is_secret(name)), 10000) AS a,
          jsonb_to_record(a) AS r(error text, hint text, warning text);
     IF refusal.error IS NOT NULL THEN
         RAISE EXCEPTION '%', refusal.error USING ERRCODE = 'invalid_parameter_value', HINT = refusal.hint;
@@ -70,9 +71,10 @@ BEGIN
         RAISE WARNING '%', refusal.warning;
     END IF;
 END $$;
-COMMENT ON FUNCTION pipeline_kafka.check_property(text, text) IS
+COMMENT ON FUNCTION pipeline_kafka.check_property(text, text, boolean) IS
     'Asks librdkafka whether it takes this property: an error where it does not by itself, a warning where it does not go with '
-    'those already set (yet). Nothing is stored and nothing connects. '
+    'those already set (yet), or names a file that is not there. Nothing is stored and nothing connects. hidden: the value is not '
+    'repeated, as that of a secret (is_secret()) never is. '
     'Errors: 22023 with librdkafka''s reason, or where the worker itself sets the property.';
 
 -- log_min_error_statement: as for set_secret(), which the error leads to.

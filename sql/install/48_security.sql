@@ -36,12 +36,17 @@ BEGIN
         RAISE EXCEPTION 'a secret takes a name, and either a value or a file' USING ERRCODE = 'invalid_parameter_value',
             HINT = 'SELECT pipeline_kafka.set_secret(''sasl.password'', file => ''/a/file/on/the/server'').';
     END IF;
-    value := coalesce(value, regexp_replace(pg_read_file(file), '\r?\n\Z', ''));
+    BEGIN
+        value := coalesce(value, regexp_replace(pg_read_file(file), '\r?\n\Z', ''));
+    EXCEPTION WHEN OTHERS THEN
+        RAISE EXCEPTION USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM,
+            HINT = 'The file is read on the server''s machine, by the OS user that runs the server.';
+    END;
     IF value = '' THEN
         RAISE EXCEPTION 'secret "%" is empty', name USING ERRCODE = 'invalid_parameter_value',
             HINT = 'unset_property() takes one away.';
     END IF;
-    PERFORM pipeline_kafka.check_property(name, value);
+    PERFORM pipeline_kafka.check_property(name, value, hidden => true);
     DELETE FROM pipeline_kafka.properties p WHERE p.name = set_secret.name;
     INSERT INTO pipeline_kafka.secrets AS s VALUES (name, value, in_dumps)
         ON CONFLICT ON CONSTRAINT secrets_pkey DO UPDATE SET value = EXCLUDED.value, in_dumps = EXCLUDED.in_dumps;

@@ -113,9 +113,9 @@ def test_what_is_no_host_and_port_is_refused(admin: Connection, host: str) -> No
     ("name", "value", "reason"),
     [
         ("no.such.property", "1", "No such configuration property"),
-        ("session.timeout.ms", "soon", "session.timeout.ms"),
+        ("session.timeout.ms", "soon", 'session.timeout.ms": "soon"'),
         ("session.timeout.ms", "-1", "session.timeout.ms"),
-        ("security.protocol", "carrier pigeon", "security.protocol"),
+        ("security.protocol", "carrier pigeon", 'Invalid value "carrier pigeon"'),
         ("Session.Timeout.Ms", "5000", "No such configuration property"),
     ],
 )

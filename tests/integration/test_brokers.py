@@ -38,6 +38,16 @@ def test_brokers_are_added_and_removed(admin: Connection) -> None:
     assert "pipeline_kafka.brokers" in (refused.value.diag.message_hint or "")
 
 
+def test_a_file_that_is_not_there_is_warned_of(admin: Connection) -> None:
+    said: list[str] = []
+    admin.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
+    for value in ("/dev/null", "probe"):
+        admin.execute("SELECT pipeline_kafka.set_property('ssl.ca.location', %s)", [value])
+    assert said == []
+    admin.execute("SELECT pipeline_kafka.set_property('ssl.ca.location', '/no/such/file')")
+    assert said == ['property "ssl.ca.location" names no file that the server\'s OS user may read here']
+
+
 def test_who_removes_the_last_broker_is_warned(admin: Connection) -> None:
     said: list[str] = []
     admin.add_notice_handler(lambda notice: said.append(f"{notice.severity}: {notice.message_primary}"))

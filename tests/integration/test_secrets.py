@@ -41,6 +41,8 @@ def test_a_secret_is_stored_verbatim_and_shown_nowhere(admin: Connection, cluste
     "call",
     [
         f"set_property('sasl.password', '{HUSH}')",
+        f"set_property('sasl.pasword', '{HUSH}')",
+        f"set_secret('session.timeout.ms', '{HUSH}')",
         f"set_secret('debug', '{HUSH}')",
         f"set_secret('sasl.password', '{HUSH}', file => '/nowhere')",
         f"set_secret('group.id', '{HUSH}')",
@@ -79,8 +81,9 @@ def test_a_secret_in_a_file_is_nowhere_even_where_all_is_logged(
     activity = connect().execute("SELECT string_agg(query, ' ') FROM pg_stat_activity").fetchone()
     assert "set_secret" in cluster.log(seen)
     assert PASSWORD not in f"{activity} {cluster.log(seen)}"
-    with pytest.raises(psycopg.errors.UndefinedFile):
+    with pytest.raises(psycopg.errors.UndefinedFile, match="/no/such/file") as missing:
         admin.execute("SELECT pipeline_kafka.set_secret('sasl.password', file => '/no/such/file')")
+    assert "on the server's machine" in (missing.value.diag.message_hint or "")
 
 
 def test_a_secret_of_the_client_by_copy_is_nowhere_even_where_all_is_logged(
