@@ -17,7 +17,7 @@ from psycopg.conninfo import make_conninfo
 
 from . import __version__, log, status
 from .consumer_state import backoff
-from .errors import LetGo, NothingToDo, describe
+from .errors import LetGo, NothingToDo, PipelineError, describe
 from .log import logger
 from .replay_worker import FIRST_SLOT as FIRST_REPLAY_SLOT
 from .replay_worker import ReplayWorker
@@ -72,7 +72,7 @@ def _dsn(arguments: argparse.Namespace) -> str:
 def _status(arguments: argparse.Namespace) -> int:
     try:
         status.show(_dsn(arguments), as_json=arguments.json)
-    except psycopg.Error as error:
+    except (psycopg.Error, PipelineError) as error:
         print(f"pipeline-kafka status: {describe(error)}", file=sys.stderr)
         return EXIT_FAILED
     return 0

@@ -5,6 +5,7 @@ In: nothing. Out: the types between pipelines and those who run them.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from threading import Event
 
@@ -20,8 +21,13 @@ class Progress:
     last_poll: float = 0.0
     last_progress: float = 0.0
     last_error: str | None = None
+    last_error_at: float = 0.0
     ear: Ear = field(default_factory=Ear)  # why Kafka cannot be spoken to, over all its pipelines
     called: Event = field(default_factory=Event)  # who waits for Kafka is to look up: it is elsewhere now, or work ends
+
+    def fail(self, error: str) -> None:
+        """Take note of trouble that there is now."""
+        self.last_error, self.last_error_at = error, time.time()
 
 
 @dataclass(frozen=True, slots=True)

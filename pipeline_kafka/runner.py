@@ -66,7 +66,7 @@ class Runner:
         if pipeline is not None:
             pipeline.look()
         if self.progress.ear.trouble is not None:
-            self.progress.last_error = str(self.progress.ear.trouble)
+            self.progress.fail(str(self.progress.ear.trouble))
 
     def _run(self) -> None:
         failures, tried = 0, self.snapshot
@@ -118,8 +118,8 @@ class Runner:
     def _say(self, error: Exception) -> None:
         if isinstance(error, KafkaException):
             refusal = self.progress.ear.fail(error.args[0], f'group "{self.place.group}"')
-            self.progress.last_error = f"{refusal}; {describe(error)}"
+            self.progress.fail(f"{refusal}; {describe(error)}")
         else:
-            self.progress.last_error = describe(error)
+            self.progress.fail(describe(error))
         logger.warning("group %s: %s: %s", self.place.group, type(error).__name__, describe(error))
         logger.debug("group %s", self.place.group, exc_info=error)

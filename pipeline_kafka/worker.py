@@ -44,13 +44,14 @@ SELECT EXISTS (
 """
 _TELL = """
 INSERT INTO pipeline_kafka.workers AS w
-    (slot, host, pid, backend_pid, started_at, partitions, last_poll, last_progress, last_error)
+    (slot, host, pid, backend_pid, started_at, partitions, last_poll, last_progress, last_error,
+     last_error_at)
 VALUES (%(slot)s, %(host)s, %(pid)s, pg_backend_pid(), %(started_at)s, %(partitions)s, %(last_poll)s, %(last_progress)s,
-        %(last_error)s)
+        %(last_error)s, %(last_error_at)s)
 ON CONFLICT (slot) DO UPDATE
 SET host = EXCLUDED.host, pid = EXCLUDED.pid, backend_pid = EXCLUDED.backend_pid, started_at = EXCLUDED.started_at,
     seen_at = now(), partitions = EXCLUDED.partitions, last_poll = EXCLUDED.last_poll,
-    last_progress = EXCLUDED.last_progress, last_error = EXCLUDED.last_error
+    last_progress = EXCLUDED.last_progress, last_error = EXCLUDED.last_error, last_error_at = EXCLUDED.last_error_at
 """
 _WATERMARKS = """
 INSERT INTO pipeline_kafka.watermarks AS w (topic, partition, low, high)
@@ -223,6 +224,7 @@ class Worker:
 
     def _tell(self) -> None:
         progresses = [runner.progress for runner in self._runners.values()]
+        failed = max(progresses, key=lambda progress: progress.last_error_at, default=None)
         self._connection.execute(
             _TELL,
             {
@@ -233,7 +235,8 @@ class Worker:
                 "partitions": sum(progress.partitions for progress in progresses),
                 "last_poll": _latest(progress.last_poll for progress in progresses),
                 "last_progress": _latest(progress.last_progress for progress in progresses),
-                "last_error": next((p.last_error for p in progresses if p.last_error), None),
+                "last_error": failed and failed.last_error,
+                "last_error_at": _latest(progress.last_error_at for progress in progresses),
             },
         )
 

@@ -249,7 +249,7 @@ Datum pipeline_kafka_begin_as(PG_FUNCTION_ARGS) {
         REFUSE(INVALID_PARAMETER_VALUE, errmsg("begin_as() needs a token of %d characters", MIN_TOKEN));
     if (!member_can_set_role(GetSessionUserId(), role))
         REFUSE(INSUFFICIENT_PRIVILEGE, errmsg("permission denied to begin_as() \"%s\"", name),
-               errhint("The session's user must be a superuser, or a member of that role."));
+               errhint("Connect as %s, as a member of that role, or as a superuser.", quote_identifier(name)));
     switched.token = MemoryContextStrdup(TopTransactionContext, token);
     GetUserIdAndSecContext(&switched.user, &switched.context);
     switched.guc_level = NewGUCNestLevel(); /* or a trigger could leave us its search_path */

@@ -181,7 +181,8 @@ CREATE TABLE pipeline_kafka.workers (
     partitions    int NOT NULL DEFAULT 0,
     last_poll     timestamptz,
     last_progress timestamptz,
-    last_error    text
+    last_error    text,
+    last_error_at timestamptz
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE pipeline_kafka.workers IS 'What each worker last said of itself; workers_status tells which of them are alive.';
 

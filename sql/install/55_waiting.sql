@@ -46,7 +46,7 @@ BEGIN
         RAISE EXCEPTION 'the consumer is gone' USING ERRCODE = 'undefined_object';
     ELSIF NOT known.enabled AND known.failures > 0 THEN
         RAISE EXCEPTION 'consumer % -> % has stopped: % %', known.topic, known.relation, known.sqlstate, known.error
-            USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Mend that, and consume_begin() goes on.';
+            USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Do what it says, or mend what it names and call consume_begin().';
     ELSIF NOT known.enabled THEN
         RAISE EXCEPTION 'consumer % -> % has ended', known.topic, known.relation
             USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'consume_begin() begins it again.';

@@ -17,7 +17,7 @@ SELECT s.slot,
        CASE WHEN a.slot IS NULL
             THEN coalesce(w.last_error || E'\n', '') || 'no worker holds this slot: the server''s log says why; '
                  'max_worker_processes (' || current_setting('max_worker_processes') || ') must leave room for it'
-            ELSE w.last_error END AS last_error
+            ELSE w.last_error END AS last_error, w.last_error_at
 FROM slots s
 LEFT JOIN alive a USING (slot)
 LEFT JOIN pipeline_kafka.workers w ON w.slot = s.slot AND (a.slot IS NULL OR w.backend_pid = a.backend_pid)

@@ -137,8 +137,11 @@ def test_who_is_no_member_of_the_owners_role_loads_nothing(owned: Feed, connect:
     for grant in grants("clerk"):
         owned.admin.execute(grant.encode())
     owned.admin.execute("REVOKE app FROM clerk")
-    with pytest.raises(psycopg.errors.InsufficientPrivilege, match=r'^permission denied to begin_as\(\) "app"'):
+    with pytest.raises(
+        psycopg.errors.InsufficientPrivilege, match=r'^permission denied to begin_as\(\) "app"'
+    ) as refused:
         connect(user="clerk").execute(RETRY)
+    assert "Connect as app, as a member of that role, or as a superuser." in str(refused.value)
 
 
 # -- two at once ------------------------------------------------------------------------------------

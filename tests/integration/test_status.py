@@ -56,6 +56,7 @@ def test_a_consumer_whose_kafka_is_not_there(admin: Connection, flow: Flow) -> N
         "the worker says why",
         accept=lambda error: error and "Kafka's connection failed" in error and "Connection refused" in error,
     )
+    assert flow.value("SELECT now() - last_error_at < interval '30 s' FROM pipeline_kafka.workers_status")
 
 
 def test_a_consumer_that_fails_says_why_and_when_it_tries_again(flow: Flow, topic: MakeTopic) -> None:
@@ -176,8 +177,15 @@ def test_the_status_command_where_nothing_is(database: Database, admin: Connecti
     with pytest.raises(subprocess.CalledProcessError) as failed:
         status_command(database)
     assert failed.value.returncode == 1
-    assert "pipeline_kafka" in failed.value.stderr
+    assert f"not in database {database.name}: CREATE EXTENSION pipeline_kafka CASCADE;" in failed.value.stderr
     assert "Traceback" not in failed.value.stderr
+
+
+def test_the_status_command_of_a_role_that_may_not_look(database: Database, admin: Connection) -> None:
+    admin.execute("DO $$ BEGIN CREATE ROLE stranger LOGIN; EXCEPTION WHEN duplicate_object THEN END $$")
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        status_command(database, "--dsn", f"{database.dsn()} user=stranger")
+    assert "permission denied for view workers_status\nGRANT pg_monitor TO stranger;" in failed.value.stderr
 
 
 def test_worker_lines_reach_the_servers_log_with_level_and_consumer(

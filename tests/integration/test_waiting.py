@@ -154,8 +154,9 @@ def test_why_it_waits_in_vain(t: Flow, topic: MakeTopic, waiter: Callable[..., W
     stopped = waiting.end()
     assert isinstance(stopped, psycopg.errors.ObjectNotInPrerequisiteState)
     assert f"consumer {name} -> public.t has stopped: 22P02" in str(stopped)
-    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="has stopped: 22P02"):
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="has stopped: 22P02") as why:
         t.value(ALL, name)
+    assert why.value.diag.message_hint == "Do what it says, or mend what it names and call consume_begin()."
     t.admin.execute("DELETE FROM pipeline_kafka.consumer_state")
     with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="has ended"):
         t.value(ALL, name)
