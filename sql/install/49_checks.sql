@@ -159,17 +159,26 @@ COMMENT ON FUNCTION pipeline_kafka.misfit(int) IS
     'Why the relation of the consumer with this id cannot take what that is to do, whatever is sent; NULL: it can. What the '
     'worker checks before each batch, by the same code.';
 
-CREATE FUNCTION pipeline_kafka.check_fits(consumer int) RETURNS void
+CREATE FUNCTION pipeline_kafka.check_fits(wanted pipeline_kafka.consumers) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    why text := pipeline_kafka.misfit(consumer);
+    plain boolean := wanted.format <> 'raw' AND wanted.unknown_fields IN ('ignore', 'error') AND wanted.on_conflict = 'error'
+                     AND current_setting('server_encoding') <> 'SQL_ASCII';
+    why text;
 BEGIN
+    SELECT plain AND bool_and(NOT starts_with(a.attname, 'kafka_')) AND bool_or(a.attgenerated = '' AND a.attidentity <> 'a')
+    INTO plain
+    FROM pg_attribute a WHERE a.attrelid = wanted.relation AND a.attnum > 0 AND NOT a.attisdropped;
+    IF plain THEN
+        RETURN;  -- whatever is sent may fit, and a session need not load Python to hear that
+    END IF;
+    why := pipeline_kafka.misfit(wanted.id);
     IF why IS NOT NULL THEN
         RAISE EXCEPTION '%', why USING ERRCODE = 'datatype_mismatch', HINT = 'ALTER TABLE, or another format.';
     END IF;
 END $$;
-COMMENT ON FUNCTION pipeline_kafka.check_fits(int) IS
+COMMENT ON FUNCTION pipeline_kafka.check_fits(pipeline_kafka.consumers) IS
     'Errors: 42804 where the relation of a consumer that was just stored has not the columns that its format or options need.';
 
 CREATE FUNCTION pipeline_kafka.check_may_call(caller regrole, function regprocedure) RETURNS void

@@ -99,7 +99,7 @@ BEGIN
         start_last = CASE WHEN starts_anew THEN EXCLUDED.start_last ELSE c.start_last END,
         started = c.started AND NOT starts_anew
     RETURNING c.id INTO wanted.id;
-    PERFORM pipeline_kafka.check_fits(wanted.id);
+    PERFORM pipeline_kafka.check_fits(wanted);
     PERFORM pipeline_kafka.start_workers(pipeline_kafka.workers_wanted());
 END $$;
 COMMENT ON FUNCTION pipeline_kafka.store_consumer(pipeline_kafka.consumers) IS

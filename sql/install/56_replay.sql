@@ -123,7 +123,7 @@ BEGIN
     wanted.enabled := NOT here;
     PERFORM pipeline_kafka.check_consumer(wanted);
     INSERT INTO pipeline_kafka.consumers OVERRIDING SYSTEM VALUE SELECT wanted.*;
-    PERFORM pipeline_kafka.check_fits(wanted.id);
+    PERFORM pipeline_kafka.check_fits(wanted);
     INSERT INTO pipeline_kafka.replays (id, slot, max_messages, outcome, ended_at, running_since)
     SELECT wanted.id, CASE WHEN NOT here THEN pipeline_kafka.replay_slot(wanted.id) END, most,
            CASE WHEN here THEN 'finished' END, CASE WHEN here THEN now() END, CASE WHEN here THEN now() END;
