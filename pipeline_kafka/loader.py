@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from . import consumer_state, dead_letters, offsets
+from . import consumer_state, dead_letters, offsets, together
 from .around import Around
 from .errors import Action, Redefined, Rules, describe
 from .limit import Limit
@@ -27,6 +27,7 @@ from .work import Failure, Outcomes, Work
 
 _OTHER = {"part_a": "part_b", "part_b": "part_a"}  # savepoints
 _SLOW = ("57014", "55P03")  # statement_timeout, lock_timeout
+CAREFUL = 20  # batches that are loaded part by part after one with which something was wrong
 _FULL = "53400"  # configuration_limit_exceeded: max_dead_letters is reached
 
 
@@ -46,6 +47,7 @@ class Loader:
         self._rules = Rules()
         self._patience = 0.0
         self._savepoint = "part_a"
+        self._careful = 0  # batches to load part by part yet
         self._tries = Tries(connection)
 
     def configure(self, rules: Rules, patience: float) -> None:
@@ -61,13 +63,32 @@ class Loader:
         """
         try:
             with self.connection.cursor() as cursor:
-                outcomes = {work.consumer.id: self._load_one(cursor, work) for work in batch}
+                if self._load_together(cursor, batch):
+                    outcomes: Outcomes = {work.consumer.id: None for work in batch}
+                else:
+                    outcomes = {work.consumer.id: self._load_one(cursor, work) for work in batch}
             self.connection.commit()
         except BaseException:
             if not self.connection.broken:
                 self.connection.rollback()
             raise
         return outcomes
+
+    def _load_together(self, cursor: psycopg.Cursor[Any], batch: list[Work]) -> bool:
+        """Load all parts at once, and tell whether that went well; else nothing is done yet."""
+        self._careful -= 1
+        if self._careful >= 0 or not together.may_be_written(batch):
+            return False
+        try:
+            together.write(cursor, batch, self._patience)
+        except (psycopg.Error, Redefined) as error:
+            if self.connection.broken:
+                raise
+            logger.debug("a batch is loaded part by part: %s", error)
+            self.connection.rollback()
+            self._careful = CAREFUL
+            return False
+        return True
 
     def _load_one(self, cursor: psycopg.Cursor[Any], work: Work) -> Failure | None:
         try:
@@ -83,8 +104,8 @@ class Loader:
         if isinstance(error, Redefined):
             return Failure(retry_in=0.0, counts=False)
         assert isinstance(error, psycopg.Error | Refused)
-        offsets.ask_version(cursor, work.relation)
-        if not offsets.still(cursor, work.relation):
+        offsets.ask_versions(cursor, [work.relation])
+        if not offsets.still(cursor, [work.relation]):
             return Failure(retry_in=0.0, counts=False)
         sqlstate = error.sqlstate or "08006"
         if sqlstate in _SLOW and (other := offsets.evict(cursor, work.consumer, work.moves)):
@@ -98,13 +119,13 @@ class Loader:
     def _write(self, cursor: psycopg.Cursor[Any], work: Work) -> bool:
         """Claim the offsets, write the rows, and set aside what cannot be one; tell whether the consumer stopped."""
         refused = [of_reject(reject) for reject in work.decoded.rejects]
-        token, answer = None, self.connection.cursor()
+        token, answer, claims = None, self.connection.cursor(), [(work.consumer, work.moves)]
         with self.connection.pipeline():
             self._begin_part(cursor)
-            offsets.claim(answer, work.consumer, work.moves)
+            offsets.claim(answer, claims)
             if not refused and len(work.decoded.payload):  # else it depends on what the limit turns out to be
                 token = become_owner(cursor, work.consumer)
-        offsets.check_claim(answer, work.consumer, work.moves)
+        offsets.check_claim(answer, claims)
         self._check(refused)
         limit = _limit(cursor, work, refused)
         try:
@@ -120,8 +141,8 @@ class Loader:
             around = Around(cursor, self._tries, work, self._rules, limit)
             around.load(error)
             refused += around.bad
-            offsets.ask_version(cursor, work.relation)
-        if not offsets.still(cursor, work.relation):
+            offsets.ask_versions(cursor, [work.relation])
+        if not offsets.still(cursor, [work.relation]):
             raise Redefined(f"{work.consumer}: the relation was changed")
         refused.sort(key=lambda bad: limit.place(bad.message))
         return _settle(cursor, work, limit, refused)
@@ -129,17 +150,13 @@ class Loader:
     def _begin_part(self, cursor: psycopg.Cursor[Any]) -> None:
         """Open the savepoint a consumer's part can be undone to, in the batch's transaction.
 
-        Deferred constraints are checked at each statement: at commit they would run after the switch to the owner has
-        ended, and fail the batch for everybody. Savepoints take turns with two names: where the last one could not be
-        released, going back to it would undo another consumer's part.
+        Savepoints take turns with two names: where the last one could not be released, going back to it would undo
+        another consumer's part.
         """
         if self._is_begun():
             cursor.execute(f"RELEASE SAVEPOINT {self._savepoint}")
         else:
-            cursor.execute("BEGIN")
-            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-            if self._patience:
-                cursor.execute(f"SET LOCAL statement_timeout = {int(self._patience * 1000)}")
+            together.begin(cursor, self._patience)
         self._savepoint = _OTHER[self._savepoint]
         cursor.execute(f"SAVEPOINT {self._savepoint}")
 
@@ -152,7 +169,7 @@ class Loader:
     def _write_rows(self, cursor: psycopg.Cursor[Any], work: Work, end: int, token: str | None) -> None:
         """Write them as the owner (one is it with a ``token``); on the way back ask for the relation's version."""
         if not end:
-            offsets.ask_version(cursor, work.relation)
+            offsets.ask_versions(cursor, [work.relation])
             return
         if token is None:
             with self.connection.pipeline():
@@ -160,7 +177,7 @@ class Loader:
         work.decoded.payload.load(cursor, 0, end)
         with self.connection.pipeline():
             leave_owner(cursor, work.consumer, token)
-            offsets.ask_version(cursor, work.relation)
+            offsets.ask_versions(cursor, [work.relation])
 
     def _blames_message(self, cursor: psycopg.Cursor[Any], work: Work, error: psycopg.Error, end: int) -> bool:
         def is_unreadable() -> bool:
@@ -177,8 +194,8 @@ class Loader:
 
 
 def _claim(cursor: psycopg.Cursor[Any], work: Work, moves: Mapping[TopicPartition, Move]) -> None:
-    offsets.claim(cursor, work.consumer, moves)
-    offsets.check_claim(cursor, work.consumer, moves)
+    offsets.claim(cursor, [(work.consumer, moves)])
+    offsets.check_claim(cursor, [(work.consumer, moves)])
 
 
 def _limit(cursor: psycopg.Cursor[Any], work: Work, refused: list[Bad], found: bool = False) -> Limit:

@@ -5,7 +5,7 @@ In: consumers and partitions. Out: rows of pipeline_kafka.offsets, moved by comp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -32,12 +32,17 @@ _CLAIM = """
 UPDATE pipeline_kafka.offsets o
 SET next_offset = n.next_offset, messages = o.messages + n.messages, nulls = o.nulls + n.nulls,
     last_timestamp = coalesce(n.last_timestamp, o.last_timestamp), committed_at = clock_timestamp()
-FROM unnest(%(topics)s::text[], %(partitions)s::int[], %(starts)s::int8[], %(nexts)s::int8[], %(messages)s::int8[],
-            %(nulls)s::int8[], %(timestamps)s::timestamptz[])
-         AS n(topic, partition, start, next_offset, messages, nulls, last_timestamp),
+FROM unnest(%(consumers)s::int[], %(relations)s::oid[], %(topics)s::text[], %(partitions)s::int[], %(starts)s::int8[],
+            %(nexts)s::int8[], %(messages)s::int8[], %(nulls)s::int8[], %(timestamps)s::timestamptz[])
+         AS n(consumer, relation, topic, partition, start, next_offset, messages, nulls, last_timestamp),
      pipeline_kafka.consumers c
-WHERE c.id = %(consumer)s AND c.relation = %(relation)s::oid AND c.enabled AND o.consumer_id = c.id
+WHERE c.id = n.consumer AND c.relation = n.relation AND c.enabled AND o.consumer_id = c.id
   AND o.topic = n.topic AND o.partition = n.partition AND o.next_offset = n.start
+"""
+
+_VERSIONS = """
+SELECT ARRAY(SELECT pipeline_kafka.relation_version(r.oid)
+             FROM unnest(%s::oid[]) WITH ORDINALITY AS r(oid, n) ORDER BY n)
 """
 
 _COUNT = """
@@ -94,39 +99,43 @@ WHERE o.consumer_id = %s AND a.pid <> pg_backend_pid() AND a.usename = session_u
 LIMIT 1
 """
 
+Claims = Sequence[tuple[Consumer, Mapping[TopicPartition, Move]]]
 Standing = dict[tuple[int, TopicPartition], int]  # (consumer's id, partition) -> next offset
 
 
-def claim(cursor: psycopg.Cursor[Any], consumer: Consumer, moves: Mapping[TopicPartition, Move]) -> None:
-    """Move a consumer's offsets, if they stand where the moves start; its row locks keep others out till commit.
+def claim(cursor: psycopg.Cursor[Any], claims: Claims) -> None:
+    """Move consumers' offsets that stand where their moves start; the row locks keep others out till commit.
 
-    Whether they did, check_claim() finds out.
+    Whether all did, check_claim() finds out.
     """
-    steps = list(moves.values())
+    steps = [(consumer, key, move) for consumer, moves in claims for key, move in moves.items()]
     cursor.execute(
         _CLAIM,
         {
-            "topics": [key.topic for key in moves],
-            "partitions": [key.partition for key in moves],
-            "starts": [step.start for step in steps],
-            "nexts": [step.next for step in steps],
-            "messages": [step.messages for step in steps],
-            "nulls": [step.nulls for step in steps],
-            "timestamps": [step.last_timestamp for step in steps],
-            "consumer": consumer.id,
-            "relation": consumer.relation,
+            "consumers": [consumer.id for consumer, _, _ in steps],
+            "relations": [consumer.relation for consumer, _, _ in steps],
+            "topics": [key.topic for _, key, _ in steps],
+            "partitions": [key.partition for _, key, _ in steps],
+            "starts": [move.start for _, _, move in steps],
+            "nexts": [move.next for _, _, move in steps],
+            "messages": [move.messages for _, _, move in steps],
+            "nulls": [move.nulls for _, _, move in steps],
+            "timestamps": [move.last_timestamp for _, _, move in steps],
         },
     )
 
 
-def check_claim(cursor: psycopg.Cursor[Any], consumer: Consumer, moves: Mapping[TopicPartition, Move]) -> None:
+def check_claim(cursor: psycopg.Cursor[Any], claims: Claims) -> None:
     """Look at what the server answered to a claim.
 
     Raises PositionLost where an offset did not stand where its move starts.
     """
-    if cursor.rowcount != len(moves):
-        lost = len(moves) - cursor.rowcount
-        raise PositionLost(f"{consumer}: offsets of {lost} of {len(moves)} partitions were moved by others")
+    wanted = sum(len(moves) for _, moves in claims)
+    if cursor.rowcount != wanted:
+        whose = f"{claims[0][0]}{' and others' if len(claims) > 1 else ''}"
+        raise PositionLost(
+            f"{whose}: offsets of {wanted - cursor.rowcount} of {wanted} partitions were moved by others"
+        )
 
 
 def evict(cursor: psycopg.Cursor[Any], consumer: Consumer, keys: Iterable[TopicPartition]) -> str | None:
@@ -140,15 +149,15 @@ def evict(cursor: psycopg.Cursor[Any], consumer: Consumer, keys: Iterable[TopicP
     return row[0] if row else None
 
 
-def ask_version(cursor: psycopg.Cursor[Any], relation: Relation) -> None:
-    """Ask how a relation is defined now. What was written to it keeps it so until commit."""
-    cursor.execute("SELECT pipeline_kafka.relation_version(%s::oid)", (relation.oid,))
+def ask_versions(cursor: psycopg.Cursor[Any], relations: Sequence[Relation]) -> None:
+    """Ask how relations are defined now. What was written to them keeps them so until commit."""
+    cursor.execute(_VERSIONS, ([relation.oid for relation in relations],))
 
 
-def still(cursor: psycopg.Cursor[Any], relation: Relation) -> bool:
-    """Tell from the answer whether it is defined as it was described."""
+def still(cursor: psycopg.Cursor[Any], relations: Sequence[Relation]) -> bool:
+    """Tell from the answer whether they are defined as they were described."""
     row = cursor.fetchone()
-    return row is not None and row[0] == relation.version
+    return row is not None and row[0] == [relation.version for relation in relations]
 
 
 def count(cursor: psycopg.Cursor[Any], consumer: Consumer, bad: Mapping[TopicPartition, int], skipped: bool) -> None:

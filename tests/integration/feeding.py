@@ -57,11 +57,15 @@ class Feed:
 
     def load(self, messages: Sequence[Message]) -> Failure | None:
         """Load messages, those of a partition one after the other, from where the consumer stands."""
+        work = self.work(messages)
+        self.loader.configure(Rules(catalog.read(self.connection, "g").rules), self.patience)
+        return self.loader.load([work])[self.id]
+
+    def work(self, messages: Sequence[Message]) -> Work:
+        """What load() gives the loader."""
         consumer, relation = self.consumer(), catalog.describe(self.connection, self.consumer().relation)
         moves = {key: self._move(key, messages) for key in dict.fromkeys(map(_key, messages))}
-        work = Work(consumer, relation, decode(consumer, relation, list(messages)), moves, messages)
-        self.loader.configure(Rules(catalog.read(self.connection, "g").rules), self.patience)
-        return self.loader.load([work])[consumer.id]
+        return Work(consumer, relation, decode(consumer, relation, list(messages)), moves, messages)
 
     def consumer(self) -> Consumer:
         """The consumer as a worker sees it. Raises StopIteration where it has stopped."""

@@ -31,7 +31,7 @@ ORDER = [
     {"decoders", "consumer", "owner", "tries", "registered"},
     {"answers", "discovery"},
     {"why", "work", "session", "asking", "copying"},
-    {"recorder"},
+    {"recorder", "together"},
     {"dead_letters", "limit"},
     {"around"},
     {"loader", "retry"},
