@@ -176,12 +176,13 @@ class Pipeline:
         return Work(consumer, relation, decoded, part.moves, part.messages, self._routes.failures(consumer))
 
     def _describe(self, consumers: Iterable[int]) -> None:
-        """Find out about many relations at once, after the catalog has changed."""
-        unknown = {i: self._routes.consumers[i].relation for i in consumers if i not in self._relations}
-        if unknown:
-            self._settle()
-            found = catalog.describe_all(self._connection, unknown.values())
-            self._relations.update({i: found[oid] for i, oid in unknown.items() if oid in found})
+        """Where one is unknown, find out about all that are: many relations by one query cost a fraction."""
+        if all(i in self._relations for i in consumers):
+            return
+        self._settle()
+        unknown = {i: c.relation for i, c in self._routes.consumers.items() if i not in self._relations}
+        found = catalog.describe_all(self._connection, unknown.values())
+        self._relations.update({i: found[oid] for i, oid in unknown.items() if oid in found})
 
     def _relation(self, consumer: Consumer) -> Relation:
         if consumer.id not in self._relations:
@@ -273,9 +274,9 @@ class Pipeline:
         self._settle()
         mine = [consumer for consumer in snapshot.consumers if self.place.has(consumer)]
         starts.begin(self._connection, self._admin, mine, self.progress.called)
-        self._routes.replace(mine)
+        same = self._routes.replace(mine)
+        self._relations = {i: relation for i, relation in self._relations.items() if i in same}
         self._loading.loader.configure(Rules(snapshot.rules), PATIENCE if len(mine) > 1 else 0.0)
-        self._relations.clear()
         self._stand_again()
         if self.place.lane_of is None:
             self._reader.subscribe(self._routes.subscription())

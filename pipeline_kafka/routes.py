@@ -62,15 +62,20 @@ class Routes:
         self._named: dict[str, list[Consumer]] = {}
         self._patterns: list[Consumer] = []
 
-    def replace(self, consumers: Iterable[Consumer]) -> None:
-        """Take up a new set of consumers; one that was changed is tried at once, whatever its failures."""
+    def replace(self, consumers: Iterable[Consumer]) -> set[int]:
+        """Take up a new set of consumers, and return those (by id) that are as they were.
+
+        One that was changed is tried at once, whatever its failures.
+        """
         known, self.consumers = self.consumers, {consumer.id: consumer for consumer in consumers}
-        self._rests = {i: rest for i, rest in self._rests.items() if known.get(i) == self.consumers.get(i)}
-        self.apart = {i: slow for i, slow in self.apart.items() if known.get(i) == self.consumers.get(i)}
+        same = {i for i, consumer in self.consumers.items() if known.get(i) == consumer}
+        self._rests = {i: rest for i, rest in self._rests.items() if i in same}
+        self.apart = {i: slow for i, slow in self.apart.items() if i in same}
         self._by_topic, self._named = {}, {}
         for consumer in self.consumers.values():
             self._named.setdefault(consumer.topic, []).append(consumer)
         self._patterns = [consumer for consumer in self.consumers.values() if consumer.topic.startswith("^")]
+        return same
 
     def of_topic(self, topic: str) -> list[Consumer]:
         """Return the consumers that a topic's messages go to."""
