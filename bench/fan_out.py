@@ -25,7 +25,7 @@ ROUNDS = 3
 
 def measure(stage: Stage, names: Collection[str]) -> list[Result]:
     """Let one group for all tables and a group for each take turns."""
-    rows = 2 * stage.scale.rows  # long enough for the group's handing out of partitions to count little
+    rows = stage.scale.rows
     fill(stage.broker, TOPIC, PARTITIONS, sample.values("json", rows))
     with stage.database("fan_out") as database, database.connect() as connection:
         for table in TABLES:

@@ -1,6 +1,7 @@
 """A thousand consumers of a thousand topics, by one worker.
 
-In: the stage. Out: milliseconds that consume_begin() takes, and the cost of a message beside that of one consumer.
+In: the stage. Out: milliseconds that consume_begin() takes, and the cost of a message beside that of one consumer; and
+the same of the COPYs alone, by a client that has the rows already, which is what a thousand relations cost anybody.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from bench.result import Result
 from bench.stage import Stage
 from tests.testbed.kafka import Kafka
 
-NAMES = ("many-begin", "many-cost")
+NAMES = ("many-begin", "many-cost", "many-copy")
 CONSUMERS = 1_000
+BATCH = 25_000  # rows a transaction of the COPYs alone, as many as a worker's batch has
 ANSWER = 60  # seconds
 
 
@@ -41,6 +43,7 @@ def measure(stage: Stage, names: Collection[str]) -> list[Result]:
             wrong=wrong or also_wrong,
             details=details | {"one_us": 1e6 / one},
         ),
+        _copies(stage, consumers, each),
     ]
 
 
@@ -60,6 +63,39 @@ def _run(stage: Stage, name: str, consumers: int, each: int) -> tuple[list[float
         pace = consuming.pace(connection, topics, begun)
         wrong = [found for topic in topics if (found := sample.check(connection, topic, each))]
     return begins, pace.rate, "; ".join(wrong[:3]) or None
+
+
+def _copies(stage: Stage, tables: int, each: int) -> Result:
+    """Return what a row costs that is copied with ``each`` into one of many tables, beside all into one."""
+    with stage.database("copies") as database, database.connect() as connection:
+        names = [f"many_{number}" for number in range(tables)]
+        for name in (*names, "one"):
+            connection.execute(f"CREATE TABLE {name} ({sample.COLUMNS})")
+        lines = b"".join(value + b"\n" for value in sample.values("text", each))
+        many = _copy(connection, names, lines, max(BATCH // each, 1))
+        one = _copy(connection, ["one"] * (tables * each // BATCH or 1), lines * (BATCH // each), 1)
+        wrong = [found for name in names if (found := sample.check(connection, name, each))]
+    rows, in_one = tables * each, (tables * each // BATCH or 1) * (BATCH // each) * each
+    return Result(
+        "many-copy",
+        many / rows * 1e6,
+        "us/row",
+        ratio=(many / rows) / (one / in_one),
+        reference="COPY into one",
+        wrong="; ".join(wrong[:3]) or None,
+        details={"tables": tables, "rows": rows, "one_us": one / in_one * 1e6},
+    )
+
+
+def _copy(connection: consuming.Connection, tables: Sequence[str], lines: bytes, together: int) -> float:
+    """Copy the same lines into each table, so many ``together`` in a transaction; return the seconds."""
+    begun = time.monotonic()
+    for first in range(0, len(tables), together):
+        with connection.transaction(), connection.cursor() as cursor:
+            for table in tables[first : first + together]:
+                with cursor.copy(f"COPY {table} FROM STDIN") as copy:
+                    copy.write(lines)
+    return time.monotonic() - begun
 
 
 def _messages(topics: Sequence[str], each: int) -> Iterator[Message]:

@@ -30,9 +30,9 @@ class Target:
 
 
 TARGETS = {
-    "text-1": Target("ratio", True, 0.5, aim=0.65),
+    "text-1": Target("ratio", True, 0.65),
     "csv-1": Target("ratio", True, 0.65),
-    "json-1": Target("ratio", True, 0.25, aim=0.5),
+    "json-1": Target("ratio", True, 0.5, aim=0.6),
     "text-2/1": Target("ratio", True, 1.25),
     "csv-2/1": Target("ratio", True, 1.25),
     "json-2/1": Target("ratio", True, 1.25),

@@ -14,7 +14,7 @@ from tests.testbed.broker import Broker
 from tests.testbed.cluster import Cluster
 from tests.testbed.database import Database
 
-FULL = 500_000  # rows of a run that counts
+FULL = 1_000_000  # rows of a run that counts: two workers need a second of it to share the partitions
 PARTITIONS = 8
 
 # A server as one would run it. Commit timestamps let the database itself say when each batch became visible.
