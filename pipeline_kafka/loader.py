@@ -76,8 +76,8 @@ class Loader:
 
     def _load_together(self, cursor: psycopg.Cursor[Any], batch: list[Work]) -> bool:
         """Load all parts at once, and tell whether that went well; else nothing is done yet."""
-        self._careful -= 1
-        if self._careful >= 0 or not together.may_be_written(batch):
+        if self._careful or not together.may_be_written(batch):
+            self._careful = max(self._careful - 1, 0)
             return False
         try:
             together.write(cursor, batch, self._patience)
