@@ -17,9 +17,16 @@ Cursor = psycopg.Cursor[Any]
 MAX_BACKOFF = 30.0  # seconds
 MAX_PAUSE = 60.0  # seconds
 
-# By id and relation: where the extension was dropped and made again, ids begin anew, and this is another's.
+# By id and relation: where the extension was dropped and made again, ids begin anew, and this is another's. And by
+# version: who has called consume_begin() or seek() meanwhile, perhaps for just this reason, is not to find it stopped.
 _STOP = """
-UPDATE pipeline_kafka.consumers SET enabled = false WHERE id = %s AND relation = %s::oid AND enabled
+WITH stopped AS (
+    UPDATE pipeline_kafka.consumers SET enabled = false
+    WHERE id = %s AND relation = %s::oid AND xmin::text = %s AND enabled RETURNING id)
+INSERT INTO pipeline_kafka.consumer_state (consumer_id, sqlstate, error, failures)
+SELECT id, %s, %s, 1 FROM stopped
+ON CONFLICT (consumer_id) DO UPDATE
+SET sqlstate = EXCLUDED.sqlstate, error = EXCLUDED.error, failed_at = EXCLUDED.failed_at, failures = 1, retry_at = NULL
 """
 _NOTE = """
 INSERT INTO pipeline_kafka.consumer_state (consumer_id, sqlstate, error, failures, retry_at)
@@ -37,16 +44,22 @@ def note(cursor: Cursor, consumer: Consumer, sqlstate: str, error: str, failures
     With ``pauses`` that is later: somebody has to mend the set-up first.
     """
     wait = min(MAX_PAUSE, 10 * backoff(failures)) if pauses else backoff(failures)
-    _store(cursor, consumer, sqlstate, error, failures, wait)
+    values = {"sqlstate": sqlstate, "error": _text(error), "failures": failures, "wait": wait}
+    cursor.execute(_NOTE, {**values, "consumer": consumer.id, "relation": consumer.relation})
     logger.warning("consumer %s failed, next try in %.1f s: %s %s", consumer, wait, sqlstate, error)
     return wait
 
 
-def stop(cursor: Cursor, consumer: Consumer, sqlstate: str, error: str) -> None:
-    """Disable a consumer, with the reason, until consume_begin() is called again."""
-    _store(cursor, consumer, sqlstate, error, 1, None)
-    cursor.execute(_STOP, (consumer.id, consumer.relation))
-    logger.error("consumer %s stopped: %s %s", consumer, sqlstate, error)
+def stop(cursor: Cursor, consumer: Consumer, sqlstate: str, error: str) -> bool:
+    """Disable a consumer, with the reason, until consume_begin() is called again.
+
+    Return False where that was called meanwhile, or seek(): nothing is done then, for the reason may hold no more.
+    """
+    values = (consumer.id, consumer.relation, consumer.version, sqlstate, _text(error))
+    stopped = cursor.execute(_STOP, values).rowcount == 1
+    if stopped:
+        logger.error("consumer %s stopped: %s %s", consumer, sqlstate, error)
+    return stopped
 
 
 def failing(connection: psycopg.Connection[Any], consumers: Iterable[int]) -> dict[int, int]:
@@ -71,6 +84,5 @@ def backoff(failures: int) -> float:
     return min(MAX_BACKOFF, 0.1 * 2.0 ** min(failures - 1, 16))
 
 
-def _store(cursor: Cursor, consumer: Consumer, sqlstate: str, error: str, failures: int, wait: float | None) -> None:
-    values = {"sqlstate": sqlstate, "error": error.replace("\0", "?"), "failures": failures, "wait": wait}
-    cursor.execute(_NOTE, {**values, "consumer": consumer.id, "relation": consumer.relation})
+def _text(error: str) -> str:
+    return error.replace("\0", "?")

@@ -217,9 +217,9 @@ def _settle(cursor: psycopg.Cursor[Any], work: Work, limit: Limit, bad: Sequence
         _claim(cursor, work, limit.left(last, work.messages))
     if bad:
         _dispose(cursor, work, bad)
-    if last is not None:
-        consumer_state.stop(cursor, consumer, *_reason(consumer, last))
-    elif work.failures:
+    if last is not None and not consumer_state.stop(cursor, consumer, *_reason(consumer, last)):
+        raise Redefined(f"{consumer}: it was begun or moved meanwhile")
+    if last is None and work.failures:
         consumer_state.clear(cursor, consumer)
     return last is not None
 

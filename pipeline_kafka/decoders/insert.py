@@ -66,7 +66,7 @@ def insert(
     mixed = any(column.name not in every for column in columns)
     own = beside(values)
     sources = [*objects(columns, rows), *_shapes(numbers, rows, mixed), *own]
-    sources = sources or [Source("pg_catalog.generate_series(1, CAST(%s AS pg_catalog.int4))", len(rows), ["n"])]
+    sources = sources or [one_each(rows)]
 
     targets = [*columns, *(value.field.column for value in values)]
     selected = [_value(column, f"v{n}", column.name in every) for n, column in enumerate(columns)]
@@ -105,6 +105,11 @@ def objects(columns: Sequence[Column], rows: Sequence[Row]) -> list[Source]:
 def beside(values: Sequence[Value]) -> list[Source]:
     """Read columns k0, k1, …: what no field of the objects gives."""
     return [_unnest(value.field.element, array(value.texts), f"k{n}") for n, value in enumerate(values)]
+
+
+def one_each(rows: Sequence[Row]) -> Source:
+    """Read a column x for as many rows as there are: of objects that name no column."""
+    return Source("pg_catalog.generate_series(1, CAST(%s AS pg_catalog.int4))", len(rows), ["x"])
 
 
 def read_only(cursor: psycopg.Cursor[Any], relation: Relation, rows: Sequence[Row]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..model import Column, Key, Relation
-from .insert import beside, into, objects, rows_from, verbatim
+from .insert import beside, into, objects, one_each, rows_from, verbatim
 from .names import identifier
 from .payload import fillable, insertable
 from .rows import Row, Value
@@ -84,6 +84,7 @@ def _given(relation: Relation, wanted: frozenset[str], rows: Sequence[Row], valu
     sources = [*objects(columns, rows), *beside(values)]
     called = [f"r.{name}" for source in sources for name in source.names]
     names = dict(zip((column.name for column in (*columns, *own)), called, strict=True))
+    sources = sources or [one_each(rows)]
     return Given([*columns, *own], names, rows_from(sources, numbered=True), [source.parameter for source in sources])
 
 

@@ -7,13 +7,16 @@ LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_te
 AS $$
 BEGIN
     RETURN md5(concat_ws('/', n.nspname, c.relname, c.relkind, c.relrowsecurity, c.relhasrules,
-            (SELECT string_agg(a.attnum || ':' || a.xmin, ',' ORDER BY a.attnum) FROM pg_attribute a
-             WHERE a.attrelid = c.oid AND a.attnum > 0),
-            (SELECT string_agg(d.adnum || ':' || d.xmin, ',' ORDER BY d.adnum) FROM pg_attrdef d WHERE d.adrelid = c.oid)))
+            (SELECT string_agg(a.attnum || ':' || a.xmin || ':' || t.xmin, ',' ORDER BY a.attnum)
+             FROM pg_attribute a LEFT JOIN pg_type t ON t.oid = a.atttypid WHERE a.attrelid = c.oid AND a.attnum > 0),
+            (SELECT string_agg(d.adnum || ':' || d.xmin, ',' ORDER BY d.adnum) FROM pg_attrdef d WHERE d.adrelid = c.oid),
+            (SELECT string_agg(x.relname || ':' || i.xmin, ',' ORDER BY i.indexrelid)
+             FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid WHERE i.indrelid = c.oid AND i.indisunique)))
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation;
 END $$;
 COMMENT ON FUNCTION pipeline_kafka.relation_version(oid) IS
-    'A text that changes whenever the relation''s name, a column, a type, a default, its row security or its having rules does; NULL where it is gone.';
+    'A text that changes whenever the relation''s name, a column, a type, a default, a unique index, its row security or its having '
+    'rules does; NULL where it is gone.';
 
 CREATE FUNCTION pipeline_kafka.notify_workers() RETURNS trigger
 LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp

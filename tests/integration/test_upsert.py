@@ -49,6 +49,17 @@ def test_a_row_that_is_there_needs_no_columns_that_a_new_one_would(admin: Connec
     assert (landed.rows, landed.aside) == ([(1, 1, 3)], [(0, "23502"), (4, "23502")])
 
 
+@pytest.mark.parametrize("on_conflict", ["update", "ignore"])
+def test_a_message_that_names_no_column_is_a_row_of_defaults(admin: Connection, on_conflict: str) -> None:
+    values = ['{"id":1,"a":1}', "{}", '{"other":1}', '{"id":2,"a":2}']
+    table(admin, T)
+    landed = upsert(admin, *values, on_conflict=on_conflict)
+    assert (landed.rows, landed.aside) == ([(1, 1, "new"), (2, 2, "new")], [(1, "23502"), (2, "23502")])
+    admin.execute("TRUNCATE t; ALTER TABLE t ALTER id SET DEFAULT 7")
+    landed = upsert(admin, *values, on_conflict=on_conflict)
+    assert (landed.rows, landed.aside) == ([(1, 1, "new"), (2, 2, "new"), (7, None, "new")], [])
+
+
 def test_a_bad_message_takes_no_other_of_its_key_along(admin: Connection) -> None:
     table(admin, "id int PRIMARY KEY, a int CHECK (a > 0), b text")
     values = ['{"id":1,"a":1,"b":"x"}', '{"id":1,"a":-1,"b":"y"}', '{"id":1,"a":"two"}', '{"id":1,"a":3}', '{"id":']
