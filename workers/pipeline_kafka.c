@@ -3,8 +3,7 @@
  * children of their own, so what kills them never resets the server.
  * In: the settings pipeline_kafka.*, and start_workers(), begin_as(), end_as() called from SQL.
  * Out: one Python child for each slot of a database, and what it says in the server's log.
- *   launcher   once at server start: a starter for each database
- *   starter    once a database: does anything consume there? then workers
+ *   launcher   once at server start: a starter for each database, which starts workers if anything consumes there
  *   worker     a shim around one child: starts it, waits for it, starts it again
  */
 #include "postgres.h"
@@ -13,6 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "access/heapam.h"
 #include "access/xact.h"
