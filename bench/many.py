@@ -67,15 +67,16 @@ def _run(stage: Stage, name: str, consumers: int, each: int) -> tuple[list[float
 
 def _copies(stage: Stage, tables: int, each: int) -> Result:
     """Return what a row costs that is copied with ``each`` into one of many tables, beside all into one."""
+    batches = max(tables * each // BATCH, 1)
+    rows, in_one = tables * each, batches * (BATCH // each) * each
     with stage.database("copies") as database, database.connect() as connection:
         names = [f"many_{number}" for number in range(tables)]
         for name in (*names, "one"):
             connection.execute(f"CREATE TABLE {name} ({sample.COLUMNS})")
         lines = b"".join(value + b"\n" for value in sample.values("text", each))
         many = _copy(connection, names, lines, max(BATCH // each, 1))
-        one = _copy(connection, ["one"] * (tables * each // BATCH or 1), lines * (BATCH // each), 1)
+        one = _copy(connection, ["one"] * batches, lines * (BATCH // each), 1)
         wrong = [found for name in names if (found := sample.check(connection, name, each))]
-    rows, in_one = tables * each, (tables * each // BATCH or 1) * (BATCH // each) * each
     return Result(
         "many-copy",
         many / rows * 1e6,

@@ -37,12 +37,9 @@ BEGIN
         RAISE EXCEPTION 'header goes with format => ''csv'', not ''%''', wanted.format
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave it out.';
     END IF;
-    IF wanted.delimiter <> E'\t' AND wanted.format NOT IN ('text', 'csv') THEN
-        RAISE EXCEPTION 'delimiter goes with format => ''text'' and ''csv'', not ''%''', wanted.format
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave it out.';
-    END IF;
-    IF wanted.null_string IS NOT NULL AND wanted.format NOT IN ('text', 'csv') THEN
-        RAISE EXCEPTION 'null_string goes with format => ''text'' and ''csv'', not ''%''', wanted.format
+    IF wanted.format NOT IN ('text', 'csv') AND (wanted.delimiter <> E'\t' OR wanted.null_string IS NOT NULL) THEN
+        RAISE EXCEPTION '% goes with format => ''text'' and ''csv'', not ''%''',
+                CASE WHEN wanted.delimiter <> E'\t' THEN 'delimiter' ELSE 'null_string' END, wanted.format
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Leave it out.';
     END IF;
     IF wanted.null_string ~ '[\n\r]' OR strpos(wanted.null_string, wanted.delimiter) > 0
