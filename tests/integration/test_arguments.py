@@ -68,11 +68,12 @@ def test_wrong_arguments_are_named(admin: Connection, arguments: str, said: str)
 
 def test_what_has_no_value_of_its_own_is_taken_back(admin: Connection) -> None:
     query = "SELECT group_id, max_dead_letters FROM pipeline_kafka.consumers"
-    admin.execute("SELECT pipeline_kafka.consume_begin('topic', 't', group_id => 'mine', max_dead_letters => 5)")
-    admin.execute("SELECT pipeline_kafka.consume_begin('topic', 't', format => 'csv')")
-    assert admin.execute(query).fetchone() == ("mine", 5)
-    admin.execute("SELECT pipeline_kafka.consume_begin('topic', 't', group_id => '', max_dead_letters => 0)")
-    assert admin.execute(query).fetchone() == (None, None)
+    with admin.transaction(force_rollback=True):
+        admin.execute("SELECT pipeline_kafka.consume_begin('topic', 't', group_id => 'mine', max_dead_letters => 5)")
+        admin.execute("SELECT pipeline_kafka.consume_begin('topic', 't', format => 'csv')")
+        assert admin.execute(query).fetchone() == ("mine", 5)
+        admin.execute("SELECT pipeline_kafka.consume_begin('topic', 't', group_id => '', max_dead_letters => 0)")
+        assert admin.execute(query).fetchone() == (None, None)
 
 
 @pytest.mark.parametrize("relation", ["passing", "pg_catalog.pg_class", "pipeline_kafka.brokers"])
@@ -86,7 +87,8 @@ def test_what_is_not_a_users_own_to_fill_is_refused(admin: Connection, relation:
 def test_an_unlogged_table_is_warned_of(admin: Connection) -> None:
     said: list[str] = []
     admin.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
-    admin.execute("CREATE UNLOGGED TABLE light (id int); SELECT pipeline_kafka.consume_begin('topic', 'light')")
+    with admin.transaction(force_rollback=True):
+        admin.execute("CREATE UNLOGGED TABLE light (id int); SELECT pipeline_kafka.consume_begin('topic', 'light')")
     assert [text for text in said if "light is unlogged" in text] != []
 
 
